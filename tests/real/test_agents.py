@@ -203,7 +203,6 @@ def bare(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         for name in (FRONT, OTHER):
             machines[name] = nodes.add(name)
         file = nodes.write_inventory(tmp_path_factory.mktemp("agents") / "inventory.yaml", list(machines.values()))
-        file.write_text(f"{file.read_text()}gateway: {{node: {FRONT}}}\n")
         fleet = inventory.load(file)
         yield Pair(fleet, machines, agents.load(fleet, [CHAT]))
     finally:

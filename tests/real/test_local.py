@@ -1,11 +1,12 @@
 """The same verbs without SSH: sparkops on the node itself, with `transport: local`.
 
-It runs in node-2's network with node-2's Docker socket, as it would if it were installed there. Only the files are
-this machine's.
+It runs in the network of a node of its own, with that node's Docker socket, as it would if it were installed there.
+Only the files are this machine's.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,21 +19,24 @@ from tests.real.service import QUICK
 
 pytestmark = pytest.mark.fleet
 
+NODE = f"here-{os.getpid()}"
 SETTINGS = {**QUICK, "service": "here", "serve.port": "9300"}
 
 
 @pytest.fixture
 def local(nodes: RealFleet, with_inventory: Callable[..., Cli]) -> Iterator[Cli]:
-    """sparkops on node-2 itself, which it calls `here`. Its guard goes with all it knows: it has another name."""
-    pid = docker("inspect", "--format", "{{.State.Pid}}", nodes.node("node-2").container)
+    """sparkops on a node itself, which it calls `here`."""
+    node = nodes.add(NODE)
+    pid = docker("inspect", "--format", "{{.State.Pid}}", node.container)
 
     def change(data: dict[str, Any]) -> None:
         data |= {"nodes": {"here": {"transport": "local"}}, "gateway": {"node": "here", "address": "127.0.0.1"}}
 
     socket = {"DOCKER_HOST": f"unix:///proc/{pid}/root/run/docker.sock"}
-    yield with_inventory(change, prefix=("nsenter", f"--target={pid}", "--net"), env=socket)
-    nodes.node("node-2").exec("docker", "rm", "--force", "sparkops-guard", "sparkops-gateway")
-    nodes.node("node-2").exec("docker", "volume", "rm", "--force", "sparkops-state", "sparkops-gateway")
+    try:
+        yield with_inventory(change, prefix=("nsenter", f"--target={pid}", "--net"), env=socket)
+    finally:
+        nodes.remove(NODE)
 
 
 def test_build_deploy_status_logs_and_stop_need_no_ssh(local: Cli) -> None:

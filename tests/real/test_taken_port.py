@@ -62,11 +62,10 @@ def test_whoever_binds_the_port_of_an_engine_first_gets_no_request_and_no_traffi
     new = next(container for container in service.running() if container.release == waits.json["release"])
     with taken(service.nodes.node(new.node), new.port):
         service.nodes.node(new.node).exec("docker", "kill", new.name)
-        wait_for(lambda: service.status()["live"]["release"] == serving)
+        wait_for(lambda: service.journal().swap is None)
         assert requests.get(f"{service.url}/v1/models", timeout=60).status_code == 200
         assert requests_taken(service.nodes.node(new.node)) == ""
 
-    assert service.journal().swap is None
     assert service.status()["live"]["release"] == serving
 
 
@@ -81,8 +80,9 @@ def test_without_the_rules_of_the_kernel_the_guard_notices_whose_the_port_is(ser
     with taken(node, new.port):
         node.exec("docker", "exec", "sparkops-guard", "nft", "delete", "table", "inet", "sparkops")
         node.exec("docker", "kill", new.name)
-        wait_for(lambda: service.status()["live"]["release"] == serving)
+        wait_for(lambda: service.journal().swap is None)
 
+    assert service.status()["live"]["release"] == serving
     assert old.name in {container.name for container in service.running()}
     events = service.cli("history", service.name).out
     assert f"{new.name} ended" in events
