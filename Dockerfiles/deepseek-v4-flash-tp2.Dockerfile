@@ -21,7 +21,7 @@ ENV UV_OVERRIDE=/opt/sparkops/override.txt \
 RUN mkdir -p /opt/sparkops \
     && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
 
-RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
+RUN getent passwd 10841 > /dev/null || useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
     && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache
 LABEL sparkops.recipe=deepseek-v4-flash-tp2
 ENTRYPOINT []

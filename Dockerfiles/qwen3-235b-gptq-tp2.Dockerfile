@@ -35,7 +35,7 @@ RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
     uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" 'ray[default]==2.55.1'
 
-RUN useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
+RUN getent passwd 10841 > /dev/null || useradd --uid 10841 --user-group --no-create-home --home-dir /home/engine --shell /usr/sbin/nologin engine \
     && install -d -o engine -g engine -m 0700 /home/engine /home/engine/.cache
 LABEL sparkops.recipe=qwen3-235b-gptq-tp2
 ENTRYPOINT []

@@ -153,7 +153,8 @@ class Recipe(Section):
         """Where the engine computes: `cpu`, or a CUDA build such as `cu130`."""
         if self.image.torch:
             return self.image.torch.backend
-        return USED_BACKEND if self.image.use else ENGINES[self.engine].backend
+        engine = ENGINES[self.engine]
+        return USED_BACKEND if self.image.use and engine.python else engine.backend
 
 
 def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True) -> Recipe:

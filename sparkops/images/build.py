@@ -29,6 +29,11 @@ from sparkops.render.context import Context
 OLDEST_ENGINE = 20  # the first whose BuildKit supports the mounts of the templates
 NAME_EXISTS = re.compile(r'image "\S+": already exists')
 """BuildKit's message if a parallel build has created the name meanwhile. Only containerd's image store refuses that."""
+DENIED = re.compile(
+    r"failed to resolve source metadata for (?P<image>\S+): .*"
+    r"(?:authorization failed|no basic auth credentials|401 Unauthorized|403 Forbidden|insufficient_scope)"
+)
+"""BuildKit's message where a registry wants another login, or none for an image that does not exist there."""
 NAME_TRIES, NAME_PAUSE_S = 3, 0.5
 T = TypeVar("T")
 
@@ -229,6 +234,12 @@ def _explain(node: str, progress: buildkit.BuildProgress, failed: CommandFailed)
         step = "Free space on the node: docker system df; docker builder prune"
         return BuildFailed(node, f"the node's disk is full (step {progress.step})", next_step=step)
     place = progress.failed or progress.step or "no step started"
+    if denied := DENIED.search("\n".join((*progress.tail, failed.completed.stderr))):
+        image = denied["image"]
+        host = image.partition("/")[0]
+        login = f"docker login {host}" if "/" in image and re.search(r"[.:]|^localhost$", host) else "docker login"
+        step = f"Check the name, or log in on the node as the user of SSH: {login}"
+        return BuildFailed(node, f"the registry has no {image}, or wants a login for it", next_step=step)
     output = "\n".join(progress.tail[-10:] if progress.failed else ()) or failed.completed.last_lines
     step = f"The whole command: {quote('ssh', node)} {quote(str(failed.completed.command))}"
     return BuildFailed(node, f"the build failed: {place}\n{output}", next_step=step)

@@ -201,7 +201,7 @@ def test_the_image_runs_what_it_is_told(variant: Recipe) -> None:
 def test_the_user_of_engines_has_a_name_and_owns_its_cache_in_the_last_stage(variant: Recipe) -> None:
     [line] = [line for line in stages(render(variant, TEMPLATES))[-1] if "useradd" in line]
     words = shlex.split(line)
-    created, directories = words[1 : words.index("&&")], words[words.index("&&") + 1 :]
+    created, directories = words[words.index("useradd") : words.index("&&")], words[words.index("&&") + 1 :]
 
     assert (created[:3], created[-1]) == (["useradd", "--uid", str(runtime.USER)], "engine")
     assert {"--user-group", runtime.HOME} < set(created)
