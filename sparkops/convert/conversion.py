@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from sparkops.config.source import Location, Source
-from sparkops.convert.command_lines import SHORT
+from sparkops.convert.command_lines import OPTIMIZATION, SHORT
+from sparkops.convert.releases import RELEASES, ModelType, Release
 
 Kind = Literal["note", "loss", "refusal"]
 """note: sparkops has its own way to do the same. loss: stated in the new recipe, as it may matter. refusal: the engine
@@ -38,7 +39,8 @@ class Omission:
 class Conversion:
     """A recipe of sparkops under construction.
 
-    `original` is the data of `source`, `text` its file. `without` are keys that may be omitted although the engine
+    `original` is the data of `source`, `text` its file. `release` is the vLLM that judges the flags.
+    `without` are keys that may be omitted although the engine
     needs them. `guessed` has a comment for each key that the original does not state. `lines` has the original's line
     for each place in `data`.
     """
@@ -47,6 +49,9 @@ class Conversion:
     original: Mapping[str, Any]
     text: str
     without: Collection[str] = ()
+    release: Release = RELEASES[0]
+    model_type: ModelType | None = None
+    """The type of the model; None if no fact says."""
     data: dict[str, Any] = field(default_factory=dict)
     omissions: list[Omission] = field(default_factory=list)
     guessed: dict[str, str] = field(default_factory=dict)
@@ -95,7 +100,8 @@ class Conversion:
             return default or self.line(("defaults",))
         first_key, dot, rest = flag.partition(".")
         shorts = (f"-{short}" for short, name in SHORT.items() if name == first_key)
-        forms = [form + dot + rest for form in (f"--{first_key}", f"--{first_key.replace('-', '_')}", *shorts)]
-        pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, forms))})(?![\w-])")
+        own = (first_key,) if first_key.startswith("-") else (f"--{first_key}", f"--{first_key.replace('-', '_')}")
+        forms = [re.escape(form + dot + rest) for form in (*own, *shorts)] + ["-O=?[0-9]*"] * (flag == OPTIMIZATION)
+        pattern = re.compile(rf"(?<![\w-])({'|'.join(forms)})(?![\w-])")
         numbers = range(first, len(self.text_lines) + 1)
         return next((n for n in numbers if pattern.search(self.text_lines[n - 1])), default or first)

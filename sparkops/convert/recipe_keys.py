@@ -76,7 +76,10 @@ def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) 
     executor = flags.pop("distributed-executor-backend", executor)
     sizes = {axis: _size(flags.pop(axis, 1)) for axis in SPLIT}
     for axis, size in sizes.items():
-        if size != 1 and (axis, size) != ("tensor-parallel-size", 2):
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            problem = f"expected a whole number from 1, got {size}"
+            conversion.refuse(conversion.flag_line(axis), axis, problem)
+        elif size != 1 and (axis, size) != ("tensor-parallel-size", 2):
             conversion.refuse(conversion.flag_line(axis), f"{axis} {size}", SPLIT[axis])
     ranks = sizes["tensor-parallel-size"]
     if ranks == 2:

@@ -12,12 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 from sparkops.config import opt_in
 from sparkops.config.engine import ENGINES
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value
-from sparkops.convert import vllm_023
+from sparkops.convert import flag_types
 from sparkops.convert.conversion import Conversion, Kind
+from sparkops.convert.flag_types import Words
+from sparkops.convert.releases import Release
 
 DROPPED = {
     "host": "sparkops sets the address of the engine",
-    "served-model-name": "clients use the name in `service`",
     **dict.fromkeys(
         ("nnodes", "node-rank", "master-addr", "master-port", "headless", "data-parallel-size-local"),
         "sparkops starts the ranks of a replica",
@@ -55,6 +56,7 @@ def convert_flags(
         if omission := _omission(conversion, flag, value, unknown):
             conversion.omit(line, flag, *omission)
             continue
+        value = list(value) if isinstance(value, Words) else value
         name, value = (flag.removeprefix("no-"), False) if flag.startswith("no-") and value is True else (flag, value)
         args[name] = json.dumps(value) if _has_null(value) else value
         conversion.lines["serve", "args", name] = line
@@ -70,6 +72,8 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
     if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
         return "sparkops sets this flag", "note"
     needs = dict(opt_in.of_flag(flag, value))
+    if flag == opt_in.REMOTE_CODE:
+        return _remote_code(conversion, needs)
     if loss := _loss(needs, value, unknown):
         return loss, "loss"
     if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
@@ -77,6 +81,17 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
     if loss := _invalid(flag, value) or _opt_ins(needs):
         return loss, "loss"
     return None
+
+
+def _remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str, Kind] | None:
+    """Return what becomes of --trust-remote-code: needless, or a choice of the reader if the model may need it."""
+    if not needs:
+        return None
+    known = conversion.model_type
+    if known and known.config:
+        return f"vLLM {conversion.release.version} has classes of its own for {known.type}", "note"
+    why = f"no package has a class for {known.type}" if known else "no fact says whether the model needs it"
+    return f"{_opt_ins(needs)}, and a commit in `model.revision`; {why}", "refusal" if known else "loss"
 
 
 def _loss(needs: Mapping[str, str], value: Any, unknown: frozenset[str]) -> str:
@@ -97,19 +112,18 @@ def _invalid(flag: str, value: Any) -> str:
     return f"path in the original's container: {value}" if str(value).startswith(("/", "~")) else ""
 
 
-def _refused_by_vllm(flag: str, value: Any) -> str:
-    """Return why vLLM 0.23.0 rejects this flag; empty if it accepts it."""
+def _refused_by_vllm(release: Release, flag: str, value: Any) -> str:
+    """Return why a release of vLLM rejects this flag; empty if it accepts it."""
     first = flag.partition(".")[0]
     names = (first, first.removeprefix("no-"))
-    if not any(accepted.startswith(names) for accepted in vllm_023.FLAGS):
-        return f"vLLM {vllm_023.RELEASE} has no flag --{flag}"
-    choices = vllm_023.CHOICES.get(flag)
-    if choices and isinstance(value, str) and not choices & {value, value.upper(), value.lower().replace("-", "_")}:
-        return f"vLLM {vllm_023.RELEASE} rejects the value {value}"
+    if not any(accepted.startswith(names) for accepted in release.flags):
+        return f"vLLM {release.version} has no flag {flag if flag.startswith('-') else f'--{flag}'}"
     method = _speculative(flag, value).get("method")
-    if method is not None and method not in vllm_023.CHOICES["spec-method"]:
-        return f"vLLM {vllm_023.RELEASE} rejects the method {method}"
-    return ""
+    for name, given in ((flag, value), ("spec-method", method)):
+        choices, word = release.choices.get(name), str(given) if type(given) is int else given
+        if choices and isinstance(word, str) and not choices & {word, word.upper(), word.lower().replace("-", "_")}:
+            return f"vLLM {release.version} rejects the {'value' if name == flag else 'method'} {word}"
+    return flag_types.problem(flag, value)
 
 
 def _not_json(flag: str, value: Any) -> str:
@@ -146,7 +160,7 @@ def _own_draft(value: Any, model: str) -> Any:
 
 def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
     """Return why vLLM rejects this flag, and the mods that may provide the flag, its file or its value."""
-    problem = _refused_by_vllm(flag, value) or _missing_file(flag, value)
+    problem = _refused_by_vllm(conversion.release, flag, value) or _missing_file(flag, value)
     providers = [name for name, flags in conversion.mods.items() if flags and flags in f"--{flag} {value}"]
     candidates = providers or [name for name, flags in conversion.mods.items() if not flags]
     if not problem or not candidates:

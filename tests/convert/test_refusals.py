@@ -37,12 +37,12 @@ REFUSED = {
     "vllm serve a/b --gpu-memory-utilization-gb 100": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
     "vllm serve a/b --disable-log-requests": "vLLM 0.23.0 has no flag --disable-log-requests",
     "vllm serve a/b --reasoning-parser nano_v3": "vLLM 0.23.0 rejects the value nano_v3",
-    "vllm serve a/b --kv-cache-dtype nvfp4_ds_mla": "vLLM 0.23.0 rejects the value nvfp4_ds_mla",
+    "vllm serve a/b --kv-cache-dtype nvfp5": "vLLM 0.23.0 rejects the value nvfp5",
     "vllm serve a/b --chat-template unsloth.jinja": "no node has the file unsloth.jinja",
     "vllm serve a/b --tokenizer c/d": "c/d is a second repository; a recipe downloads one model",
     """vllm serve a/b --speculative-config '{{"method":"dflash","model":"c/d"}}'""": "the draft model c/d is a second",
-    """vllm serve a/b --speculative-config '{{"method":"dspark"}}'""": "rejects the method dspark",
-    "vllm serve a/b -sc.method dspark": "rejects the method dspark",
+    """vllm serve a/b --speculative-config '{{"method":"fspark"}}'""": "rejects the method fspark",
+    "vllm serve a/b -sc.method fspark": "rejects the method fspark",
     "vllm serve a/b --speculative-config.model c/d": "the draft model c/d is a second",
     "vllm serve a/b --hf-overrides '{{broken'": "expected JSON, got {broken",
     "vllm serve a/b c/d": "expected one model after `vllm serve`, got a/b c/d",
@@ -126,7 +126,7 @@ def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None
 def test_a_loader_that_needs_a_package_gets_it(tmp_path: Path) -> None:
     conversion = of(tmp_path, command("vllm serve a/b --load-format instanttensor"))
 
-    assert conversion.data["image"]["packages"] == ["instanttensor==0.2.2"]
+    assert conversion.data["image"]["packages"] == ["transformers==5.5.3", "instanttensor==0.2.2"]
     assert conversion.omissions == []
 
 
