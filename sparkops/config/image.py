@@ -9,6 +9,10 @@ from sparkops.config.fields import ImageRef, Name, Package, Positive, Requiremen
 
 PATCH = ".patch"
 """Suffix of a mod that is a unified diff."""
+CHAT_TEMPLATE = ".jinja"
+"""Suffix of a mod that is a chat template."""
+CHAT_TEMPLATES = "/opt/sparkops/templates"
+"""The directory of an image with the chat templates among its mods."""
 
 
 class Torch(Section):
@@ -64,10 +68,16 @@ class Image(Section):
     remove: list[Package] = []
     """Python packages to leave out, even if another package requires them."""
     mods: list[Name] = []
-    """Mods from templates/mods, applied in this order; each checks its target and leaves a marker. A name that ends in
-    .patch is a unified diff, applied to `source` before the compilation, or without `source` to the installed files."""
+    """Mods from templates/mods or ./mods, applied in this order; each checks its target and leaves a marker. A name
+    that ends in .patch is a unified diff, applied to `source` before the compilation, or without `source` to the
+    installed files; one in .jinja is a chat template, for `chat-template: /opt/sparkops/templates/NAME.jinja`."""
     disk_gib: Positive = 40.0
     """Free disk in GiB that a build requires."""
+
+    @property
+    def mod_files(self) -> list[str]:
+        """The file of each mod."""
+        return [name if name.endswith((PATCH, CHAT_TEMPLATE)) else f"{name}.py" for name in self.mods]
 
     @property
     def source_version(self) -> str:

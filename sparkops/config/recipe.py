@@ -196,7 +196,15 @@ def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iter
             yield ("nodes", number), f"unknown node {node!r}, expected one of: {', '.join(nodes)}"
     # Not in the model: journals hold recipes of older versions.
     yield from opt_in.refusals(recipe.serve, recipe.engine)
+    yield from _missing_template(recipe)
     yield from _out_of_range(recipe)
+
+
+def _missing_template(recipe: Recipe) -> Iterator[tuple[Location, str]]:
+    """Yield a chat template of the image that is not among its mods."""
+    template = opt_in.image_template(recipe.serve.args.get(opt_in.TEMPLATE))
+    if template and template not in recipe.image.mods:
+        yield ("serve", "args", opt_in.TEMPLATE), f"the image has no {template}: expected it in image.mods"
 
 
 def _out_of_range(recipe: Recipe) -> Iterator[tuple[Location, str]]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from sparkops.config.fields import as_name
 from sparkops.config.source import Location, Source
 from sparkops.convert.command_lines import OPTIMIZATION, SHORT
+from sparkops.convert.mods import Mod
 from sparkops.convert.releases import RELEASES, ModelType, Release
 
 Kind = Literal["note", "loss", "refusal"]
@@ -58,6 +60,12 @@ class Conversion:
     lines: dict[Location, int] = field(default_factory=dict)
     mods: Mapping[str, str] = field(default_factory=dict)
     """The flags that each mod of the original provides; empty if unknown."""
+    beside: dict[str, Mod] = field(default_factory=dict)
+    """The mods that lie beside the recipe, by name."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """The mods of the new recipe that must be written to ./mods, by the name of the file."""
+    image_mods: list[str] = field(default_factory=list)
+    """`image.mods` of the new recipe."""
 
     @cached_property
     def text_lines(self) -> list[str]:
@@ -75,6 +83,14 @@ class Conversion:
     def losses(self) -> list[Omission]:
         """The omissions that the new recipe states."""
         return [omission for omission in self.omissions if omission.kind == "loss"]
+
+    def add_mod(self, name: str, content: bytes) -> str:
+        """Add a mod to the new recipe, and return its name there."""
+        stem, dot, suffix = name.rpartition(".")
+        name = as_name(stem)[: 62 - len(suffix)] + dot + suffix
+        self.files[name] = content
+        self.image_mods += [name] if name not in self.image_mods else []
+        return name
 
     def omit(self, line: int, key: str, reason: str, kind: Kind = "note", section: str = "serve") -> None:
         """Add an omission. A refusal whose key is in `without` becomes a loss."""

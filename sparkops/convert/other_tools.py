@@ -16,13 +16,13 @@ from sparkops.config import source
 from sparkops.config.engine import default_share
 from sparkops.config.fields import ModelName, as_name
 from sparkops.config.source import Source
-from sparkops.convert import command_lines, releases
+from sparkops.convert import command_lines, mods, releases
 from sparkops.convert.conversion import DEFAULTS, Conversion
 from sparkops.convert.recipe_keys import NODE_KEYS, READ_KEYS, SHELL, convert_nodes, flags_of_mods, omit_keys
-from sparkops.convert.server_flags import convert_flags, convert_variables
+from sparkops.convert.server_flags import SHOWN_GIB, convert_flags, convert_variables
 
-SHOWN_GIB, HOST_GIB = 121.7, 5.6
-"""Memory in GiB of a Spark and of the host side, as in the shipped recipes."""
+HOST_GIB = 5.6
+"""Memory in GiB of the host side, as in the shipped recipes."""
 RAY = "ray[default]==2.60.0"
 RUNTIMES = {"vllm": "mp", "vllm-distributed": "mp", "eugr-vllm": "mp", "vllm-ray": "ray"}
 """The executor for two nodes of each vLLM runtime."""
@@ -49,10 +49,14 @@ def read(file: Path) -> Source:
     return source.read(file, strict=STRICT)
 
 
-def convert(source: Source, text: str, name: str, without: Collection[str] = ()) -> Conversion:
+def convert(
+    source: Source, text: str, name: str, without: Collection[str] = (), mods_folder: Path | None = None
+) -> Conversion:
     """Return a recipe of sparkops with its omissions; `refusals` are the reasons why it cannot start.
 
-    `without` are flags and keys that may be missing. Raises ConfigError for a file that is not a recipe of these tools,
+    `without` are flags and keys that may be missing. Mods and chat templates are read beside the recipe, or in
+    `mods_folder`,
+    a checkout of spark-vllm-docker. Raises ConfigError for a file that is not a recipe of these tools,
     or whose engine is not vLLM.
     """
     original = source.data
@@ -72,8 +76,11 @@ def convert(source: Source, text: str, name: str, without: Collection[str] = ())
     for key, (kind, words) in KINDS.items():
         if original.get(key) is not None and not isinstance(original[key], kind):
             raise source.fail((key,), f"expected {words}, got {original[key]!r}")
+    named = [str(mod) for mod in original.get("mods") or ()]
+    found = [directory for mod in named if (directory := mods.find(source.file, mod, mods_folder))]
+    beside = {directory.name: mods.read(directory) for directory in found}
     conversions = [
-        _convert(Conversion(source, original, text, without, release), name, escapes=version == "1")
+        _convert(Conversion(source, original, text, without, release, beside=beside), name, escapes=version == "1")
         for release in releases.RELEASES
     ]
     fitting = [one for one in conversions if one.model_type is None or releases.loads(one.release, one.model_type)]
@@ -239,7 +246,7 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
     conversion.lines["model",] = conversion.line(("model",) if original.get("model") == model else ("command",))
     if "/" not in model:
         conversion.omit(conversion.lines["model",], "model", f"{model} {NO_REPOSITORY}", "loss", "model")
-    image = conversion.release.image
+    image = {**conversion.release.image, **({"mods": conversion.image_mods} if conversion.image_mods else {})}
     ray = [RAY] if serve.get("executor") == "ray" else []
     packages = [*image.get("packages", []), *ray, *conversion.data.pop("packages", [])]
     conversion.data = {

@@ -7,6 +7,7 @@ from posixpath import basename
 from typing import Any
 
 from sparkops.convert.conversion import Conversion, Kind
+from sparkops.convert.releases import loads, numbers
 
 NODE_KEYS = ("mode", "solo_only", "cluster_only", "min_nodes", "max_nodes")
 LOWEST_PORT, HIGHEST_PORT = 1024, 65000
@@ -46,8 +47,11 @@ MODS = {
     "gpu-mem-util-gb": "--gpu-memory-utilization-gb",
 }
 """Flags that mods of spark-vllm-docker provide (mods/NAME/run.sh there)."""
-SUPPORT = frozenset({"diffusiongemma", "step-3.7-flash", "inkling-sm12-paged-kv", "glm-5.2"})
-"""Mods of spark-vllm-docker without which vLLM does not support a model."""
+SUPPORT = {"diffusiongemma": "diffusion_gemma", "step-3.7-flash": "step3p7", "inkling-sm12-paged-kv": "", "glm-5.2": ""}
+"""Mods of spark-vllm-docker without which vLLM does not support a model on this GPU, each with the model type that
+newer releases have themselves; empty if none is known to."""
+ROPE_KEYS = {"fix-qwen3.5-autoround": "transformers5-rope-keys"}
+"""Mods of spark-vllm-docker that are mods of sparkops, too; Transformers needs none of them since 5.10."""
 
 
 def flags_of_mods(mods: object) -> dict[str, str]:
@@ -60,6 +64,8 @@ def omit_keys(conversion: Conversion) -> None:
     """Add each mod and each unsupported key to the omissions."""
     for number, (name, flags) in enumerate(conversion.mods.items()):
         line = conversion.line(("mods", number), name)
+        if _carried(conversion, line, name):
+            continue
         kind: Kind = "refusal" if name in SUPPORT else "loss"
         provides = f"it provides {flags}" if flags else "write it as a mod of sparkops"
         reason = "vLLM does not support the model without it" if kind == "refusal" else provides
@@ -68,6 +74,28 @@ def omit_keys(conversion: Conversion) -> None:
         if key not in READ_KEYS | {"defaults", "env", "mods", *NODE_KEYS} and value not in (None, "", [], {}):
             reason, kind = OMITTED.get(key, ("unknown key", "loss"))
             conversion.omit(conversion.line((key,)), key, reason, kind, "image" if key in IN_IMAGE else "serve")
+
+
+def _carried(conversion: Conversion, line: int, name: str) -> bool:
+    """Return whether the new recipe has a mod of the original, or needs none; add it where it has one."""
+    known = conversion.model_type
+    if known and SUPPORT.get(name) == known.type and loads(conversion.release, known):
+        conversion.omit(
+            line, f"mods/{name}", f"vLLM {conversion.release.version} has {known.type} itself", "note", "image"
+        )
+        return True
+    if own := ROPE_KEYS.get(name):
+        conversion.image_mods += [own] if numbers(conversion.release.transformers) < (5, 10) else []
+        return True
+    mod = conversion.beside.get(name)
+    if mod is None or name in SUPPORT:
+        return False
+    for file, content in mod.patches.items():
+        conversion.add_mod(f"{name}-{file.removesuffix('.diff').removesuffix('.patch')}.patch", content)
+    for file in mod.optional:
+        reason = "a diff that is skipped there where it does not apply; add it to ./mods if it applies to this image"
+        conversion.omit(line, f"mods/{name}/{file}", reason, "loss", "image")
+    return mod.whole and not mod.fetched
 
 
 def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) -> dict[str, Any]:

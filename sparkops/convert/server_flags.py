@@ -12,7 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from sparkops.config import opt_in
 from sparkops.config.engine import ENGINES
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value
-from sparkops.convert import flag_types
+from sparkops.config.image import CHAT_TEMPLATES
+from sparkops.convert import flag_types, mods
 from sparkops.convert.conversion import Conversion, Kind
 from sparkops.convert.flag_types import Words
 from sparkops.convert.releases import Release
@@ -39,6 +40,9 @@ LATER = frozenset({opt_in.UNKNOWN, opt_in.READS, opt_in.NOT_JSON})
 INLINE = ("{", "vllm", "auto")
 FILE = re.compile(r"[./~].*|.*\.(jinja2?|json|ya?ml|py|txt)")
 
+SHOWN_GIB = 121.7
+"""Memory of a Spark in GiB as vLLM shows it, as in the shipped recipes."""
+IN_GIB = "gpu-memory-utilization-gb"
 FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
 ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
 
@@ -48,11 +52,13 @@ def convert_flags(
 ) -> dict[str, Any]:
     """Return `serve.args` of the new recipe. `unknown` are slots of the command without a value."""
     args: dict[str, Any] = {}
-    for flag, original in flags.items():
+    for flag, original in _in_shares(conversion, flags).items():
         line = conversion.flag_line(flag)
         value = _own_draft(original, model) if flag == "speculative-config" else original
         if flag == "tokenizer" and value == model:
             continue
+        if flag == "chat-template" and (found := mods.template(conversion.source.file, str(value), conversion.beside)):
+            value = f"{CHAT_TEMPLATES}/{conversion.add_mod(*found)}"
         if omission := _omission(conversion, flag, value, unknown):
             conversion.omit(line, flag, *omission)
             continue
@@ -63,6 +69,17 @@ def convert_flags(
         if name == "load-format" and value in LOADERS:
             conversion.data.setdefault("packages", []).append(LOADERS[value])
     return args
+
+
+def _in_shares(conversion: Conversion, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags with a share of the memory in place of the GiB that a mod of the original permits."""
+    gib = flags.get(IN_GIB)
+    if isinstance(gib, bool) or not isinstance(gib, int | float) or not 0 < gib <= SHOWN_GIB:
+        return dict(flags)
+    share = round(gib / SHOWN_GIB, 3)
+    reason = f"a flag of the mod gpu-mem-util-gb; written as gpu-memory-utilization {share} of {SHOWN_GIB} GiB"
+    conversion.omit(conversion.flag_line(IN_GIB), IN_GIB, reason, "loss")
+    return {**{flag: value for flag, value in flags.items() if flag != IN_GIB}, "gpu-memory-utilization": share}
 
 
 def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[str]) -> tuple[str, Kind] | None:
@@ -76,6 +93,8 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
         return _remote_code(conversion, needs)
     if loss := _loss(needs, value, unknown):
         return loss, "loss"
+    if flag == "chat-template" and opt_in.image_template(value):
+        return None
     if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
         return problem, "refusal"
     if loss := _invalid(flag, value) or _opt_ins(needs):
@@ -165,6 +184,14 @@ def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
     candidates = providers or [name for name, flags in conversion.mods.items() if not flags]
     if not problem or not candidates:
         return problem
+    fetched = next((file for mod in conversion.beside.values() for file in mod.fetched), "")
+    if fetched and flag == "reasoning-parser":
+        plugin = f"`reasoning-parser-plugin: /models/PATH/{fetched}`"
+        return (
+            f"{problem}; the model's repository has it as {fetched}: add {plugin} to the new recipe, with its `allow`"
+        )
+    if flag == "chat-template" and candidates:
+        return f"{problem}; it comes from a mod: give --mods FOLDER, a checkout of spark-vllm-docker"
     provided = "provided by mod" if providers else "perhaps provided by mod"
     return f"{problem} ({provided} {', '.join(candidates)}, which is not imported)"
 

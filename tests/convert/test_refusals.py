@@ -34,7 +34,7 @@ REFUSED = {
     "vllm serve a/b -tp 3": "tensor-parallel-size 3: a replica runs on at most two nodes",
     "vllm serve a/b -pp 2": "pipeline-parallel-size 2: only tensor parallelism splits a replica over nodes",
     "vllm serve a/b --data-parallel-size 2": "data-parallel-size 2: not supported",
-    "vllm serve a/b --gpu-memory-utilization-gb 100": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
+    "vllm serve a/b --gpu-memory-utilization-gb 200": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
     "vllm serve a/b --disable-log-requests": "vLLM 0.23.0 has no flag --disable-log-requests",
     "vllm serve a/b --reasoning-parser nano_v3": "vLLM 0.23.0 rejects the value nano_v3",
     "vllm serve a/b --kv-cache-dtype nvfp5": "vLLM 0.23.0 rejects the value nvfp5",
@@ -114,7 +114,7 @@ def test_a_mod_is_named_with_the_flag_that_it_provides(tmp_path: Path) -> None:
         (4, "mods/other"),
     ]
     assert "it provides --chat-template unsloth.jinja" in conversion.losses[0].reason
-    assert "(provided by mod fix-qwen3.5-chat-template, which is not imported)" in conversion.refusals[0].reason
+    assert "it comes from a mod: give --mods FOLDER" in conversion.refusals[0].reason
 
 
 def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None:
