@@ -10,9 +10,11 @@ from sparkops.convert.conversion import Conversion, Kind
 from sparkops.convert.releases import loads, numbers
 
 NODE_KEYS = ("mode", "solo_only", "cluster_only", "min_nodes", "max_nodes")
+MOST_NODES, PLANNED_NODES = 64, 2
+"""The most nodes that a recipe may have, and that a plan accepts."""
 LOWEST_PORT, HIGHEST_PORT = 1024, 65000
 SPLIT = {
-    "tensor-parallel-size": "a replica runs on at most two nodes",
+    "tensor-parallel-size": "expected at most 64 nodes",
     "pipeline-parallel-size": "only tensor parallelism splits a replica over nodes",
     "data-parallel-size": "not supported; deploy a service for each replica",
 }
@@ -103,17 +105,21 @@ def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) 
     serve = _port(conversion, flags)
     executor = flags.pop("distributed-executor-backend", executor)
     sizes = {axis: _size(flags.pop(axis, 1)) for axis in SPLIT}
+    ranks, before = sizes["tensor-parallel-size"], len(conversion.refusals)
     for axis, size in sizes.items():
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             problem = f"expected a whole number from 1, got {size}"
             conversion.refuse(conversion.flag_line(axis), axis, problem)
-        elif size != 1 and (axis, size) != ("tensor-parallel-size", 2):
+        elif size != 1 and (axis != "tensor-parallel-size" or size > MOST_NODES):
             conversion.refuse(conversion.flag_line(axis), f"{axis} {size}", SPLIT[axis])
-    ranks = sizes["tensor-parallel-size"]
-    if ranks == 2:
-        serve |= {"tensor_parallel": 2, "executor": executor if executor in ("ray", "mp") else "ray"}
-    if all(size == 1 for size in sizes.values()) or ranks == 2:
-        _check_count(conversion, 2 if ranks == 2 else 1)
+    if len(conversion.refusals) > before:
+        return serve
+    _check_count(conversion, ranks)
+    if ranks > 1:
+        serve |= {"tensor_parallel": ranks, "executor": executor if executor in ("ray", "mp") else "ray"}
+    if ranks > PLANNED_NODES:
+        reason = f"imported as it is, but a plan refuses more than {PLANNED_NODES} nodes"
+        conversion.omit(conversion.flag_line("tensor-parallel-size"), f"tensor-parallel-size {ranks}", reason)
     return serve
 
 

@@ -162,11 +162,13 @@ def test_flags_have_the_values_that_vllm_would_see(line: str, flags: dict[str, A
     assert dict(command_lines.flags(command_lines.words(line))) == flags
 
 
-def test_three_nodes_are_left_out(tmp_path: Path) -> None:
-    conversion = of(tmp_path, "model: a/b\ncommand: vllm serve a/b -tp 3\n")
+def test_more_than_two_nodes_are_imported_with_a_note(tmp_path: Path) -> None:
+    conversion = of(tmp_path, "model: a/b\nmin_nodes: 3\ncommand: vllm serve a/b -tp 3\n")
 
-    assert "tensor_parallel" not in conversion.data["serve"]
-    assert [(part.line, part.key) for part in conversion.omissions] == [(2, "tensor-parallel-size 3")]
+    assert conversion.data["serve"]["tensor_parallel"] == 3
+    assert [(part.line, part.key, part.kind) for part in conversion.omissions] == [
+        (3, "tensor-parallel-size 3", "note")
+    ]
 
 
 LOST = {

@@ -31,7 +31,7 @@ def command(line: str, version: int = 1) -> str:
 
 
 REFUSED = {
-    "vllm serve a/b -tp 3": "tensor-parallel-size 3: a replica runs on at most two nodes",
+    "vllm serve a/b -tp 65": "tensor-parallel-size 65: expected at most 64 nodes",
     "vllm serve a/b -pp 2": "pipeline-parallel-size 2: only tensor parallelism splits a replica over nodes",
     "vllm serve a/b --data-parallel-size 2": "data-parallel-size 2: not supported",
     "vllm serve a/b --gpu-memory-utilization-gb 200": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
@@ -66,7 +66,7 @@ def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, li
         ("mode: cluster", 3, "mode"),
         ("solo_only: true\ncommand: vllm serve a/b -tp 2", 3, "solo_only"),
         ("max_nodes: 1\ndefaults: {tensor_parallel: 2}", 3, "max_nodes"),
-        ("defaults:\n  tensor_parallel: 4", 4, "tensor-parallel-size 4"),
+        ("defaults:\n  tensor_parallel: 4\nmax_nodes: 2", 5, "max_nodes"),
     ],
 )
 def test_a_count_of_nodes_without_an_equivalent_is_refused(tmp_path: Path, keys: str, line: int, field: str) -> None:
