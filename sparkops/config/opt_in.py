@@ -239,8 +239,8 @@ def unpinned(serve: Serve, model: Model, engine: EngineName) -> Iterator[tuple[L
     """Yield where a model that may run its own code has no commit, and the problem."""
     if not any(need.effect == FLAGS[REMOTE_CODE] for need in needs(serve, engine)):
         return
-    for number, weights in enumerate(model.fetched):
-        where: Location = ("model", "sources", number, "revision") if model.sources else ("model", "revision")
+    for place, weights in model.places:
+        where: Location = (*place, "revision")
         if not COMMIT.fullmatch(weights.revision or ""):
             got = repr(weights.revision) if weights.revision else "none"
             yield where, f"{REMOTE_CODE} {FLAGS[REMOTE_CODE]}, expected a commit of 40 hex digits, got {got}"

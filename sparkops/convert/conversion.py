@@ -64,6 +64,8 @@ class Conversion:
     """The mods that lie beside the recipe, by name."""
     files: dict[str, bytes] = field(default_factory=dict)
     """The mods of the new recipe that must be written to ./mods, by the name of the file."""
+    draft: dict[str, str] | None = None
+    """`model.draft` of the new recipe."""
     image_mods: list[str] = field(default_factory=list)
     """`image.mods` of the new recipe."""
 

@@ -240,8 +240,9 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
     share = serve["args"].get("gpu-memory-utilization", default_share("vllm", conversion.release.image["vllm"]))
     metadata = _mapping(original.get("metadata"))
     described = original.get("description") or metadata.get("description") or original.get("name")
-    weights = {"id": model, "path": _path(model)}
+    weights: dict[str, Any] = {"id": model, "path": _path(model)}
     weights |= {"revision": str(original["model_revision"])} if original.get("model_revision") else {}
+    weights |= {"draft": conversion.draft} if conversion.draft else {}
     claim = round(float(share) * SHOWN_GIB + HOST_GIB) if isinstance(share, int | float) else round(SHOWN_GIB)
     conversion.lines["model",] = conversion.line(("model",) if original.get("model") == model else ("command",))
     if "/" not in model:

@@ -38,7 +38,7 @@ OMITTED: Mapping[str, tuple[str, Kind]] = {
     "maintainer": ("not used by sparkops", "note"),
     "benchmark": ("`probe.smoke` measures the speed", "note"),
     "distribution_config": ("`sparkops models copy` distributes weights", "note"),
-    "draft_model": ("a second checkpoint; a recipe downloads one", "refusal"),
+    "draft_model": ("no flag uses this draft: expected speculative-config", "refusal"),
 }
 IN_IMAGE = frozenset({"container", "containers", "build_args", "builder", "builder_config", "runtime_version"})
 MODS = {
@@ -73,6 +73,8 @@ def omit_keys(conversion: Conversion) -> None:
         reason = "vLLM does not support the model without it" if kind == "refusal" else provides
         conversion.omit(line, f"mods/{name}", f"shell script; {reason}", kind, "image")
     for key, value in conversion.original.items():
+        if key == "draft_model" and conversion.draft and conversion.draft["id"] == value:
+            continue
         if key not in READ_KEYS | {"defaults", "env", "mods", *NODE_KEYS} and value not in (None, "", [], {}):
             reason, kind = OMITTED.get(key, ("unknown key", "loss"))
             conversion.omit(conversion.line((key,)), key, reason, kind, "image" if key in IN_IMAGE else "serve")

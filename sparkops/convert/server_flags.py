@@ -43,6 +43,9 @@ FILE = re.compile(r"[./~].*|.*\.(jinja2?|json|ya?ml|py|txt)")
 SHOWN_GIB = 121.7
 """Memory of a Spark in GiB as vLLM shows it, as in the shipped recipes."""
 IN_GIB = "gpu-memory-utilization-gb"
+MODELS = "/models"
+"""Where a container sees the node's model directory, as in docker/commands.py."""
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
 ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
 
@@ -57,6 +60,7 @@ def convert_flags(
         value = _own_draft(original, model) if flag == "speculative-config" else original
         if flag == "tokenizer" and value == model:
             continue
+        value = _with_draft(conversion, flag, value)
         if flag == "chat-template" and (found := mods.template(conversion.source.file, str(value), conversion.beside)):
             value = f"{CHAT_TEMPLATES}/{conversion.add_mod(*found)}"
         if omission := _omission(conversion, flag, value, unknown):
@@ -128,7 +132,8 @@ def _invalid(flag: str, value: Any) -> str:
         FLAG_VALUE.validate_python(json.dumps(value) if _has_null(value) else value)
     except ValidationError as error:
         return error.errors()[0]["msg"]
-    return f"path in the original's container: {value}" if str(value).startswith(("/", "~")) else ""
+    own = str(value).startswith(f"{MODELS}/") and _draft(flag, value) == "" and flag.startswith("spec")
+    return f"path in the original's container: {value}" if str(value).startswith(("/", "~")) and not own else ""
 
 
 def _refused_by_vllm(release: Release, flag: str, value: Any) -> str:
@@ -159,9 +164,10 @@ def _missing_file(flag: str, value: Any) -> str:
 
 
 def _draft(flag: str, value: Any) -> str:
-    """Return why a flag with a draft model is refused; empty without one."""
+    """Return why a flag with a draft model is refused; empty without one, and for one of the new recipe."""
     draft = value if flag == "spec-model" else _speculative(flag, value).get("model")
-    return f"the draft model {draft} is a second checkpoint; a recipe downloads one" if draft else ""
+    known = str(draft or "").startswith(f"{MODELS}/")
+    return f"{draft} is a path in the original's container: expected OWNER/NAME" if draft and not known else ""
 
 
 def _speculative(flag: str, value: Any) -> dict[str, Any]:
@@ -169,6 +175,19 @@ def _speculative(flag: str, value: Any) -> dict[str, Any]:
     first, _, key = flag.partition(".")
     settings = {key: value} if key else value
     return settings if first == "speculative-config" and isinstance(settings, dict) else {}
+
+
+def _with_draft(conversion: Conversion, flag: str, value: Any) -> Any:
+    """Return the value of a flag with the directory of its draft, which becomes `model.draft` of the new recipe."""
+    draft = value if flag == "spec-model" else _speculative(flag, value).get("model")
+    stated = str(conversion.original.get("draft_model") or "")
+    repository = next((name for name in (str(draft or ""), stated) if REPOSITORY.fullmatch(name)), "")
+    if not draft or not repository:
+        return value
+    directory = f"{MODELS}/{repository.rpartition('/')[2]}"
+    conversion.draft = {"id": repository, "path": repository.rpartition("/")[2]}
+    conversion.lines["model", "draft"] = conversion.flag_line(flag)
+    return {**value, "model": directory} if isinstance(value, dict) else directory
 
 
 def _own_draft(value: Any, model: str) -> Any:

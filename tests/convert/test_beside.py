@@ -157,3 +157,23 @@ def test_a_mod_for_a_model_that_vllm_has_is_not_needed(checkout: Path) -> None:
 
     assert conversion.data["image"]["vllm"] == "vllm==0.32.0"
     assert [(part.key, part.kind) for part in conversion.omissions] == [("mods/diffusiongemma", "note")]
+
+
+DRAFTS = {
+    """--speculative-config '{{"method": "dflash", "model": "c/Draft.1"}}'""": "",
+    "--speculative-config.model c/Draft.1 --speculative-config.method dflash": "",
+    "--spec-model c/Draft.1 --spec-method dflash": "",
+    "--spec-model /drafter --spec-method dflash": "draft_model: c/Draft.1",
+}
+
+
+@pytest.mark.parametrize(("flags", "keys"), DRAFTS.items())
+def test_a_draft_is_a_second_download(checkout: Path, flags: str, keys: str) -> None:
+    file = checkout / "recipes/4x/a.yaml"
+    file.write_text(f"recipe_version: '1'\nmodel: a/b\n{keys}\ncommand: |\n  vllm serve a/b {flags}\n")
+    ran = CliRunner().invoke(app, ["import", str(file), "-o", "recipes/a.yaml"])
+
+    assert ran.exit_code == 0, ran.output
+    loaded = recipe.load(Path("recipes/a.yaml"))
+    assert [(weights.id, weights.path) for weights in loaded.model.fetched] == [("a/b", "b"), ("c/Draft.1", "Draft.1")]
+    assert "/models/Draft.1" in str(loaded.serve.args)

@@ -40,10 +40,10 @@ REFUSED = {
     "vllm serve a/b --kv-cache-dtype nvfp5": "vLLM 0.23.0 rejects the value nvfp5",
     "vllm serve a/b --chat-template unsloth.jinja": "no node has the file unsloth.jinja",
     "vllm serve a/b --tokenizer c/d": "c/d is a second repository; a recipe downloads one model",
-    """vllm serve a/b --speculative-config '{{"method":"dflash","model":"c/d"}}'""": "the draft model c/d is a second",
+    """vllm serve a/b --speculative-config '{{"method":"dflash","model":"/d"}}'""": "/d is a path in the original's",
     """vllm serve a/b --speculative-config '{{"method":"fspark"}}'""": "rejects the method fspark",
     "vllm serve a/b -sc.method fspark": "rejects the method fspark",
-    "vllm serve a/b --speculative-config.model c/d": "the draft model c/d is a second",
+    "vllm serve a/b --speculative-config.model /d": "/d is a path in the original's",
     "vllm serve a/b --hf-overrides '{{broken'": "expected JSON, got {broken",
     "vllm serve a/b c/d": "expected one model after `vllm serve`, got a/b c/d",
 }

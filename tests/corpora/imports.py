@@ -1,4 +1,4 @@
-"""Import every recipe in folders: `python -m tests.corpora.imports FOLDER...` prints a table and its counts.
+"""Import every recipe in folders: `python -m tests.corpora.imports FOLDER... [--mods CHECKOUT]` prints a table and its counts.
 
 A recipe is a YAML file in the format of spark-vllm-docker, sparkrun or vllm-project/recipes; a folder may be a
 checkout. Nothing is written.
@@ -6,8 +6,8 @@ checkout. Nothing is written.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -56,10 +56,10 @@ def is_recipe(content: bytes) -> bool:
     return sum(key in data for key in THEIRS) > 1 or all(key in data for key in VLLM_PROJECT)
 
 
-def row(file: Path) -> Row:
-    """Return the outcome of one recipe, with what is lost or the reasons of the refusal."""
+def row(file: Path, mods: Path | None) -> Row:
+    """Return the outcome of one recipe, with what is lost or the reasons of the refusal. `mods`: as of --mods."""
     try:
-        conversion = other_tools.convert(other_tools.read(file), file.read_text(errors="replace"), "recipe")
+        conversion = other_tools.convert(other_tools.read(file), file.read_text(errors="replace"), "recipe", (), mods)
         reasons = tuple(f"{refusal.line}: {refusal.key}: {refusal.reason}" for refusal in conversion.refusals)
         if not reasons:
             source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
@@ -78,7 +78,11 @@ def cause(reason: str) -> str:
 
 
 def main() -> None:
-    rows = [row(file) for file in recipes(map(Path, sys.argv[1:]))]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--mods", type=Path)
+    options = parser.parse_args()
+    rows = [row(file, options.mods) for file in recipes(options.folders)]
     print("| recipe | result | reasons, or settings that are not imported |\n| --- | --- | --- |")
     for one in rows:
         print(f"| {one.file} | {one.result} | {'; '.join(one.reasons or one.losses).replace('|', '/')} |")

@@ -90,7 +90,9 @@ def test_a_chat_template_is_sent_with_what_copies_it() -> None:
         "mods/mend.py",
         "mods/x.jinja",
     ]
-    assert b"/run/sparkops/mods/diff.py x.jinja\n" in str(files["Dockerfile"]).encode().decode("unicode_escape").encode()
+    assert (
+        b"/run/sparkops/mods/diff.py x.jinja\n" in str(files["Dockerfile"]).encode().decode("unicode_escape").encode()
+    )
 
 
 def test_the_files_that_a_shipped_mod_adds_are_sent_with_it() -> None:
