@@ -32,6 +32,7 @@ NEWER = "unknown version, read as version 2 as in sparkrun"
 NO_REPOSITORY = "is not a repository: expected OWNER/NAME"
 SHELL_VALUE = "is a variable of the original's shell, which may be another directory than the model's"
 TWO_SERVERS = "a second server in one command: sparkops starts one engine for each recipe"
+VLLM_PROJECT = "a recipe of vllm-project/recipes, expected one of spark-vllm-docker or sparkrun: import reads no other"
 KINDS: Mapping[str, tuple[type, str]] = {
     "defaults": (dict, "a mapping of names to values"),
     "env": (dict, "a mapping of names to values"),
@@ -73,8 +74,10 @@ def convert(
     runtime = original.get("runtime", "vllm")
     if runtime not in RUNTIMES:
         raise source.fail(("runtime",), f"expected a vLLM runtime: {', '.join(RUNTIMES)}; got {runtime!r}")
+    if isinstance(original.get("model"), dict) and "meta" in original:
+        raise source.fail((), VLLM_PROJECT)
     for key, (kind, words) in KINDS.items():
-        if original.get(key) is not None and not isinstance(original[key], kind):
+        if original.get(key) not in (None, "", [], {}) and not isinstance(original[key], kind):
             raise source.fail((key,), f"expected {words}, got {original[key]!r}")
     named = [str(mod) for mod in original.get("mods") or ()]
     found = [directory for mod in named if (directory := mods.find(source.file, mod, mods_folder))]

@@ -210,7 +210,9 @@ def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
             f"{problem}; the model's repository has it as {fetched}: add {plugin} to the new recipe, with its `allow`"
         )
     if flag == "chat-template" and candidates:
-        return f"{problem}; it comes from a mod: give --mods FOLDER, a checkout of spark-vllm-docker"
+        read = ", ".join(name for name in candidates if name in conversion.beside)
+        where = f"the script of {read} is not read" if read else "give --mods FOLDER, a checkout of spark-vllm-docker"
+        return f"{problem}; it comes from a mod: {where}"
     provided = "provided by mod" if providers else "perhaps provided by mod"
     return f"{problem} ({provided} {', '.join(candidates)}, which is not imported)"
 

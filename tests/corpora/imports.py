@@ -1,4 +1,6 @@
-"""Import every recipe in folders: `python -m tests.corpora.imports FOLDER... [--mods CHECKOUT]` prints a table and its counts.
+"""Import every recipe in folders: `python -m tests.corpora.imports FOLDER...` prints a table and its counts.
+
+--mods CHECKOUT is that of `sparkops import`.
 
 A recipe is a YAML file in the format of spark-vllm-docker, sparkrun or vllm-project/recipes; a folder may be a
 checkout. Nothing is written.
