@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -30,11 +30,15 @@ def import_(
     without: Annotated[
         list[str] | None, typer.Option("--without", metavar="KEY", help="Import without KEY (repeatable)")
     ] = None,
+    mods: Annotated[
+        Path | None, typer.Option("--mods", metavar="FOLDER", help="Checkout of spark-vllm-docker with the mods")
+    ] = None,
     json: JSON = False,
 ) -> None:
     """Convert a spark-vllm-docker or sparkrun recipe
 
-    Lists the settings that have no equivalent. A recipe that cannot start is refused; with --without KEY it is imported
+    Takes chat templates and diffs of mods that lie beside the recipe, and writes them to ./mods with -o. Lists the
+    settings that have no equivalent. A recipe that cannot start is refused; with --without KEY it is imported
     without that flag or key, and the file states the loss.
 
     Exit code 2 if it is refused.
@@ -48,12 +52,13 @@ def import_(
             f"{output}: invalid file name for recipe {name}: expected {name}.yaml",
             next_step=f"-o {output.parent}/{name}.yaml",
         )
-    conversion = other_tools.convert(original, files.text(file, errors="replace"), name, without or ())
+    conversion = other_tools.convert(original, files.text(file, errors="replace"), name, without or (), mods)
     _require_known(conversion, without or ())
     _refuse(conversion)
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
     text = _text(conversion)
     if output:
+        _write_mods(conversion.files)
         write(output, text)
         say(f"wrote {output}", fg="green")
     for omission in conversion.omissions:
@@ -67,6 +72,17 @@ def import_(
         data_json({"recipe": conversion.data, "not_carried_over": rows, "guessed": conversion.guessed})
     elif not output:
         data(text.rstrip())
+
+
+def _write_mods(files: Mapping[str, bytes]) -> None:
+    """Write the mods of the new recipe. Raises UsageError for one that exists with another content."""
+    paths = {Path("mods") / name: content for name, content in files.items()}
+    for path, content in paths.items():
+        if path.exists() and path.read_bytes() != content:
+            raise UsageError(f"{path} exists with another content", next_step=f"Move {path}, then retry")
+    for path, content in paths.items():
+        write(path, content.decode())
+        say(f"wrote {path}", fg="green")
 
 
 def _require_known(conversion: Conversion, without: Sequence[str]) -> None:

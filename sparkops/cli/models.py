@@ -24,8 +24,9 @@ from sparkops.nodes.connected import Member, connect
 from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models
 from sparkops.weights.checkpoint import Checkpoint
+from sparkops.weights.models import CopiedWeights
 from sparkops.weights.prepare import Preparation, plan_steps, take_steps
-from sparkops.weights.steps import engine_reads
+from sparkops.weights.steps import read_by_engine
 
 Result = TypeVar("Result")
 OTHERS = 0o077  # permission bits of group and others: a token's file must not have them
@@ -124,7 +125,14 @@ def copy(
     loaded = load_recipe(recipe, fleet)
     targets = copy_targets(fleet, loaded, source, to)
     with connect(fleet, [source, *targets]) as connected, progress() as report:
-        copied = models.copy(connected, engine_reads(loaded), source, report, checksum=checksum, replace_other=replace)
+        of_each = [
+            models.copy(connected, model, source, report, checksum=checksum, replace_other=replace)
+            for model in read_by_engine(loaded)
+        ]
+    copied = {
+        name: CopiedWeights(sum(one[name].sent for one in of_each), sum(one[name].size for one in of_each))
+        for name in of_each[0]
+    }
     for name, model in copied.items():
         sent = f"{model.sent / 1e6:.1f} MB sent" if model.sent else "nothing sent"
         say(f"{name}: {loaded.model.path}, {model.size / 1e9:.2f} GB, {sent}", fg="green")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkops.config import files, shipped
+from sparkops.config.image import CHAT_TEMPLATE, PATCH
 from sparkops.config.inventory import Fleet
 from sparkops.config.source import Location
 
@@ -49,10 +50,11 @@ def load_templates() -> dict[str, str]:
 
 
 def load_mods() -> dict[str, bytes]:
-    """Return the mods, their shared code and the files that they add by path, such as mend.py."""
-    root = shipped.directory("templates") / "mods"
-    files = sorted(file for kind in ("*.py", "*.patch") for file in root.rglob(kind))
-    return {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
+    """Return the mods, their shared code and the files that they add by path, such as mend.py.
+
+    Those in ./mods take precedence, except over the shared code.
+    """
+    return {name: file.read_bytes() for name, file in _mod_files().items()}
 
 
 def template_names() -> list[str]:
@@ -63,9 +65,15 @@ def template_names() -> list[str]:
 
 def mod_names() -> list[str]:
     """Return the names for `image.mods` of a recipe; a diff keeps its suffix."""
-    root = shipped.directory("templates") / "mods"
-    mods = [*root.glob("*.py"), *root.glob("*.patch")]
-    return sorted(file.name.removesuffix(".py") for file in mods if file.name not in SHARED_MODS)
+    return sorted(name.removesuffix(".py") for name in _mod_files() if "/" not in name and name not in SHARED_MODS)
+
+
+def _mod_files() -> dict[str, Path]:
+    """Return the files of the mods by their path: those of sparkops, and those in ./mods."""
+    root, kinds = shipped.directory("templates") / "mods", ("*.py", f"*{PATCH}", f"*{CHAT_TEMPLATE}")
+    mods = {file.relative_to(root).as_posix(): file for kind in kinds for file in root.rglob(kind)}
+    own = {file.name: file for kind in kinds for file in Path("mods").glob(kind) if file.is_file()}
+    return dict(sorted({**mods, **own, **{name: mods[name] for name in SHARED_MODS}}.items()))
 
 
 def load_package() -> dict[str, bytes]:

@@ -23,6 +23,10 @@ FINISHED = "finished"
 """The template of finished images, which adds the user of engines, mods and packages."""
 PATCH = ".patch"
 """Suffix of a mod that is a unified diff."""
+CHAT_TEMPLATE = ".jinja"
+"""Suffix of a mod that is a chat template."""
+CHAT_TEMPLATES = "/opt/sparkops/templates"
+"""The directory of an image with the chat templates among its mods."""
 
 
 class Torch(Section):
@@ -82,8 +86,9 @@ class Image(Section):
     remove: list[Package] = []
     """Python packages to leave out, even if another package requires them."""
     mods: list[Name] = []
-    """Mods from templates/mods, applied in this order; each checks its target and leaves a marker. A name that ends in
-    .patch is a unified diff, applied to `source` before the compilation, or without `source` to the installed files."""
+    """Mods from templates/mods or ./mods, applied in this order; each checks its target and leaves a marker. A name
+    that ends in .patch is a unified diff, applied to `source` before the compilation, or without `source` to the
+    installed files; one in .jinja is a chat template, for `chat-template: /opt/sparkops/templates/NAME.jinja`."""
     disk_gib: Positive = 40.0
     """Free disk in GiB that a build requires."""
 
@@ -106,6 +111,11 @@ class Image(Section):
     def parent(self) -> str:
         """The image in FROM."""
         return self.use or self.base or ""
+
+    @property
+    def mod_files(self) -> list[str]:
+        """The file of each mod."""
+        return [name if name.endswith((PATCH, CHAT_TEMPLATE)) else f"{name}.py" for name in self.mods]
 
     @property
     def source_version(self) -> str:

@@ -193,6 +193,8 @@ def load(file: Path) -> Fleet:
     for name, node in nodes.items():
         _check_jumps(read, name, nodes)
         _check_devices(read, name, node)
+        _check_model_dir(read, name, node)
+    _check_addresses(read, nodes)
     return Fleet(
         file=file,
         nodes=nodes,
@@ -220,6 +222,27 @@ def _with_defaults(name: str, node: NodeConfig, defaults: NodeSettings) -> NodeC
     if inherited.get("jump") == name:
         del inherited["jump"]
     return NodeConfig(**{**inherited, **stated})
+
+
+def _check_model_dir(read: Source, name: str, node: NodeConfig) -> None:
+    """Refuse the root of the file system: engines and downloads get the whole directory."""
+    if node.model_dir is not None and not node.model_dir.strip("/."):
+        own: Location = ("nodes", name, "model_dir")
+        where = own if own in read.lines else ("defaults", "model_dir")
+        problem = "expected a directory for models only, such as /srv/models"
+        raise read.fail(where, f"{problem}, got {node.model_dir!r}: containers see all of it")
+
+
+def _check_addresses(read: Source, nodes: Mapping[str, NodeConfig]) -> None:
+    """Refuse two nodes that are one machine: its memory and ports would count twice."""
+    names: dict[tuple[str, ...], str] = {}
+    for name, node in nodes.items():
+        local = node.transport == "local"
+        machine = (node.transport,) if local else (node.address.lower(), str(node.port), node.jump or "")
+        if (other := names.setdefault(machine, name)) != name:
+            what = "`transport: local`" if local else f"address {node.address}"
+            key = "transport" if local else "address"
+            raise read.fail(("nodes", name, key), f"{what} is that of node {other}, expected another machine")
 
 
 def _check_devices(read: Source, name: str, node: NodeConfig) -> None:

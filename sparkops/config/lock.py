@@ -97,7 +97,8 @@ class Lock(Section):
     def pinned_model(self, model: Model) -> Model:
         """Return the model with the locked commits; a revision in the recipe stays."""
         sources = [_pinned(weights, self.models) for weights in model.sources]
-        return _pinned(model, self.models).model_copy(update={"sources": sources})
+        draft = model.draft and _pinned(model.draft, self.models)
+        return _pinned(model, self.models).model_copy(update={"sources": sources, "draft": draft})
 
     def pinned_image(self, image: Image) -> Image:
         """Return the image with the digest of its base, if a registry gave it."""

@@ -9,7 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from sparkops.config.fields import Argument, Line, Name, Positive, RelativePath, Section
 
-OPTIONAL = ("exclude", "sources", "steps")
+OPTIONAL = ("exclude", "sources", "steps", "draft")
 
 
 class Weights(Section):
@@ -34,9 +34,9 @@ class Weights(Section):
 
     @model_serializer(mode="wrap")
     def _short(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit empty lists, so that a new key changes no release that does not use it."""
+        """Omit empty lists and an absent draft, so that a new key changes no release that does not use it."""
         dumped: dict[str, Any] = dump(self)
-        return {key: value for key, value in dumped.items() if value != [] or key not in OPTIONAL}
+        return {key: value for key, value in dumped.items() if value not in ([], None) or key not in OPTIONAL}
 
 
 class Step(Section):
@@ -61,11 +61,16 @@ class Model(Weights):
     """Input checkpoints of `steps`; `models pull` downloads them instead of the model."""
     steps: list[Step] = []
     """Steps that make the model from its sources, in this order; `models prepare` runs them."""
+    draft: Weights | None = None
+    """Second checkpoint that the engine reads, for speculative decoding; `speculative-config` names it as /models/ and
+    its `path`. `models pull` and `copy` bring it, too."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Model:
         if bool(self.steps) != bool(self.sources):
             raise ValueError("both `sources` and `steps`, or neither")
+        if self.draft and self.draft.path in (self.path, *(source.path for source in self.sources)):
+            raise ValueError("a directory of its own for `draft`")
         paths = [source.path for source in self.sources]
         for step in self.steps:
             for path in step.inputs.values():
@@ -80,5 +85,15 @@ class Model(Weights):
 
     @property
     def fetched(self) -> Iterator[Weights]:
-        """The downloads: the sources of a model that is made here, otherwise the model itself."""
-        yield from self.sources or [self]
+        """The downloads: the sources of a model that is made here, otherwise the model itself; and the draft."""
+        yield from (weights for _, weights in self.places)
+
+    @property
+    def places(self) -> Iterator[tuple[tuple[str | int, ...], Weights]]:
+        """Each download with its place in the recipe."""
+        if self.sources:
+            yield from ((("model", "sources", number), source) for number, source in enumerate(self.sources))
+        else:
+            yield ("model",), self
+        if self.draft:
+            yield ("model", "draft"), self.draft

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from sparkops.config import harmless
 from sparkops.config.engine import EngineName
+from sparkops.config.image import CHAT_TEMPLATE, CHAT_TEMPLATES
 from sparkops.config.model import Model
 from sparkops.config.serve import Serve
 from sparkops.config.source import Location
@@ -125,8 +126,8 @@ def of_flag(flag: str, value: Any, engine: EngineName = "vllm") -> Iterator[tupl
         if known not in harmless.FLAGS[engine] and not abbreviated(known, FLAGS):
             yield first, UNKNOWN
         return
-    if first == TEMPLATE and isinstance(value, str) and value.lstrip().startswith("{"):  # the template itself
-        return
+    if first == TEMPLATE and isinstance(value, str) and (value.lstrip().startswith("{") or image_template(value)):
+        return  # the template itself, or one of the image
     if name := abbreviated(first, FLAGS):
         yield name, FLAGS[name]
         return
@@ -136,6 +137,12 @@ def of_flag(flag: str, value: Any, engine: EngineName = "vllm") -> Iterator[tupl
     for key in reversed(rest.split(".") if rest else ()):
         value = {key: value}
     yield from dict(_inside((first,), value)).items()
+
+
+def image_template(value: object) -> str:
+    """Return the mod with the chat template of an image that a value names; empty for any other value."""
+    match = re.fullmatch(rf"{CHAT_TEMPLATES}/([a-z0-9][a-z0-9.-]*{re.escape(CHAT_TEMPLATE)})", str(value))
+    return match[1] if match else ""
 
 
 def abbreviated(flag: str, names: Mapping[str, str] | frozenset[str]) -> str:
@@ -232,8 +239,8 @@ def unpinned(serve: Serve, model: Model, engine: EngineName) -> Iterator[tuple[L
     """Yield where a model that may run its own code has no commit, and the problem."""
     if not any(need.effect == FLAGS[REMOTE_CODE] for need in needs(serve, engine)):
         return
-    for number, weights in enumerate(model.fetched):
-        where: Location = ("model", "sources", number, "revision") if model.sources else ("model", "revision")
+    for place, weights in model.places:
+        where: Location = (*place, "revision")
         if not COMMIT.fullmatch(weights.revision or ""):
             got = repr(weights.revision) if weights.revision else "none"
             yield where, f"{REMOTE_CODE} {FLAGS[REMOTE_CODE]}, expected a commit of 40 hex digits, got {got}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,8 @@ from sparkops.swap.model import Limits
 LIMITS = Limits()
 USED_BACKEND = "cu130"
 """Where the engine of a finished image computes that states no torch: on the GPU, with any CUDA."""
+HUMAN = re.compile(r"(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?)[kKmMgGtT]?")
+"""A number with a suffix that vLLM accepts, as in 32k (human_readable_int in vllm/engine/arg_utils.py of 0.23.0)."""
 
 
 class Probe(Section):
@@ -196,7 +199,37 @@ def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iter
     for number, node in enumerate(recipe.nodes):
         if nodes is not None and node not in nodes:
             yield ("nodes", number), f"unknown node {node!r}, expected one of: {', '.join(nodes)}"
-    yield from opt_in.refusals(recipe.serve, recipe.engine)  # not in the model: journals hold recipes of older versions
+    # Not in the model: journals hold recipes of older versions.
+    yield from opt_in.refusals(recipe.serve, recipe.engine)
+    yield from _missing_template(recipe)
+    yield from _out_of_range(recipe)
+
+
+def _missing_template(recipe: Recipe) -> Iterator[tuple[Location, str]]:
+    """Yield a chat template of the image that is not among its mods."""
+    template = opt_in.image_template(recipe.serve.args.get(opt_in.TEMPLATE))
+    if template and template not in recipe.image.mods:
+        yield ("serve", "args", opt_in.TEMPLATE), f"the image has no {template}: expected it in image.mods"
+
+
+def _out_of_range(recipe: Recipe) -> Iterator[tuple[Location, str]]:
+    """Yield each value of `serve.args` that no engine can start with: its share of the memory, and its context."""
+    share = ENGINES[recipe.engine].share_flag
+    for flag, value in recipe.serve.args.items():
+        number = _number(value)
+        where: Location = ("serve", "args", flag)
+        if flag == share and not (number is not None and 0 < number <= 1):
+            yield where, f"expected a share of the memory above 0 and up to 1, such as 0.85; got {value!r}"
+        if flag == "max-model-len" and value != "auto" and not (number is not None and number >= 1):
+            yield where, f"expected a number of tokens such as 32768 or 32k, or auto; got {value!r}"
+
+
+def _number(value: object) -> float | None:
+    """Return a number, or text that vLLM reads as one, such as 32k; None for any other value."""
+    if isinstance(value, bool):
+        return None
+    match = HUMAN.fullmatch(str(value).strip())
+    return float(match[1]) if match else None
 
 
 def _missing_parts(image: Image) -> Iterator[tuple[Location, str]]:

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
 from sparkops.config.fields import EnvName, Flag, FlagValue, Line, ModelName, Positive, Section, Text, Value
-
-THREE = (
-    "three ranks cannot share the attention heads of these models evenly; run one replica on two nodes, and another "
-    "on the third"
-)
-
-
-def _one_or_two(value: Any) -> Any:
-    """Refuse 3, the next number to try, with its reason, and true, which is not 1."""
-    if isinstance(value, bool):
-        raise PydanticCustomError("bool", "expected 1 or 2")
-    if value == 3:
-        raise PydanticCustomError("three_ranks", "expected 1 or 2, got 3: {why}", {"why": THREE})
-    return value
 
 
 class Serve(Section):
@@ -39,8 +24,8 @@ class Serve(Section):
     """Names in `args` and `env` that are not known to be harmless, such as trust-remote-code: without this, a name that
     may run code or open files, ports or endpoints is refused, and so is an unknown one. trust-remote-code also needs a
     commit in `model.revision`. `plan` prints each with its effect."""
-    tensor_parallel: Annotated[Literal[1, 2], BeforeValidator(_one_or_two)] = 1
-    """Number of nodes of a replica; each has a part of every layer."""
+    tensor_parallel: Annotated[int, Field(ge=1, le=64)] = 1
+    """Number of nodes of a replica; each has a part of every layer. A plan refuses more than two."""
     executor: Literal["ray", "mp"] = "ray"
     """Executor of a replica on two nodes: a Ray cluster (`ray`) or vLLM's own `--nnodes` (`mp`)."""
     shm_gib: Positive = 16.0

@@ -9,6 +9,7 @@ from posixpath import basename
 from typing import Any
 
 from sparkops.command import unquote
+from sparkops.convert.flag_types import Words
 
 SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SLOT_OR_BRACE = re.compile(r"\{\{|\}\}|" + SLOT.pattern)
@@ -16,6 +17,11 @@ FLAG = re.compile(r"--(?P<flag>[A-Za-z][\w-]*(?:\.[\w-]+)*)(?:=(?P<value>.*))?",
 INTEGER = re.compile(r"-?[0-9]+")
 DECIMAL = re.compile(r"-?[0-9]*\.[0-9]+")
 SHORT_FLAG = re.compile(r"-(?P<short>[a-z]{1,3})(?P<path>\.[\w.-]+)?(?:=(?P<value>.*))?", re.DOTALL)
+LEVEL = re.compile(r"-O=?(?P<value>.+)", re.DOTALL)
+LETTER = re.compile(r"-(?P<short>[nqr])(?P<value>.+)", re.DOTALL)
+"""A short flag of one letter with its value: argparse reads -n2 as -n 2."""
+OTHER_FLAG = re.compile(r"-(?![0-9]*\.?[0-9]+$)[^\s=]+(?:=.*)?", re.DOTALL)
+"""Any other word that argparse reads as a flag: it begins with a dash, and is no number and no text with spaces."""
 SHORT = {
     "tp": "tensor-parallel-size",
     "pp": "pipeline-parallel-size",
@@ -41,10 +47,16 @@ SHORT = {
     "sc": "speculative-config",
 }
 """Flags of vLLM that have a short form (vllm/engine/arg_utils.py and entrypoints/openai/cli_args.py of 0.23.0)."""
+OPTIMIZATION, LEVELS = "optimization-level", ("0", "1", "2", "3")
+"""-O3 and -O 3 of vLLM (vllm/utils/argparse_utils.py of 0.23.0); -O with another word is no flag."""
 MOST_DIGITS = 4300
 """Longest number that Python parses."""
 OPERATOR = re.compile(r"\|\|?|&&?|;|[0-9]*(>>?|<)(&?[0-9]|[^{}]*)")
 """Words that end a command or redirect its output."""
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>[^${}]*))?\})")
+TYPOGRAPHIC = re.compile("[\u201c-\u201f\u2018-\u201b]")
+"""Quotes of a word processor, which a shell takes for letters."""
 SHELLS = frozenset({"sh", "bash"})
 SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "vllm")
 """Modules that `python -m` starts as a server; the first one takes flags without `serve`."""
@@ -82,10 +94,25 @@ def filled(text: str, values: Mapping[str, Any], *, escapes: bool = True) -> tup
 
 
 def words(command: str) -> list[str]:
-    """Return the words of a command over several lines, without its comments. Raises ValueError for an open quote."""
+    """Return the words of a command over several lines, without its comments. Raises ValueError for an open quote.
+
+    A line that does not begin with a dash is a command of its own, after `;`, unless the line before ends with a
+    backslash: some recipes lack one before a flag.
+    """
     lines = (line.rstrip() for line in command.splitlines() if not line.lstrip().startswith("#"))
-    split = unquote(re.sub(r"\\\s*\n", " ", "\n".join(lines) + "\n"))
+    joined = re.sub(r"\\\s*\n", " ", "\n".join(lines) + "\n")
+    split = unquote(_separated(joined))
     return [part for word in split for part in ((word[:-1], ";") if len(word) > 1 and word.endswith(";") else (word,))]
+
+
+def _separated(text: str) -> str:
+    """Return the lines of a command with ` ; ` before each that begins a command, outside of quotes."""
+    parts = [part for part in re.split(r"""(\\.|"(?:[^"\\]|\\.)*"|'[^']*'|\n)""", text, flags=re.DOTALL) if part]
+    for number, part in enumerate(parts):
+        rest = "".join(parts[number + 1 : number + 3]).lstrip(" \t")
+        if part == "\n" and rest.strip() and not rest.startswith(("-", "\n")) and "".join(parts[:number]).strip():
+            parts[number] = "\n;\n"
+    return "".join(parts)
 
 
 def serve(argv: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
@@ -104,6 +131,39 @@ def serve(argv: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
             end = next((n for n, word in enumerate(rest) if OPERATOR.fullmatch(word)), len(rest))
             return list(argv[: at - (at > 0 and argv[at - 1] == "exec")]), rest[:end], rest[end:]
     return list(argv), [], []
+
+
+def variables(argv: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Return what the words before a server set: its environment, all variables of the shell, and other commands.
+
+    `set` with its options changes nothing for the server.
+    """
+    env, shell, others = dict[str, str](), dict[str, str](), list[str]()
+    command = list[str]()
+    for word in (*argv, ""):
+        if word and not OPERATOR.fullmatch(word):
+            command.append(word)
+            continue
+        exports = command[:1] in (["export"], ["env"]) or (bool(command) and not word)
+        assigned = [ASSIGNMENT.fullmatch(part) for part in command[command[:1] in (["export"], ["env"]) :]]
+        if all(assigned):
+            named = {match[1]: expanded(match[2], {**env, **shell}) for match in assigned if match}
+            shell |= named
+            env |= named if exports else {}
+        elif command[0] != "set":
+            others += [*command, *([word] if word else [])]
+        command = []
+    return env, shell, others
+
+
+def expanded(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with the variables that have a value, or a default as in ${NAME:-0}; all others stay."""
+
+    def value(match: re.Match[str]) -> str:
+        default = match["default"]
+        return values.get(match["name"] or match["braced"], match[0] if default is None else default)
+
+    return VARIABLE.sub(value, text)
 
 
 def _script(argv: Sequence[str]) -> str | None:
@@ -132,6 +192,8 @@ def flags(argv: Sequence[str]) -> Iterator[tuple[str, Any]]:
     name, words = "", list[str]()
     for word in argv:
         if (flag := _flag(word)) is None:
+            if name == "-O" and word in LEVELS:
+                name = OPTIMIZATION
             words.append(word)
             continue
         if name or words:
@@ -142,11 +204,18 @@ def flags(argv: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _flag(word: str) -> tuple[str, list[str]] | None:
-    """Return a flag and its value after =, if any; None for any other word."""
+    """Return a flag and its value after =, if any; None for any other word. A flag that vLLM lacks keeps its dash."""
     if match := FLAG.fullmatch(word):
         name = normal(match["flag"])
     elif (match := SHORT_FLAG.fullmatch(word)) and match["short"] in SHORT:
         name = SHORT[match["short"]] + (match["path"] or "")
+    elif match := LEVEL.fullmatch(word):
+        name = OPTIMIZATION
+    elif match := LETTER.fullmatch(word):
+        name = SHORT[match["short"]]
+    elif OTHER_FLAG.fullmatch(word):
+        name, equals, value = word.partition("=")
+        return name, [value] if equals else []
     else:
         return None
     return name, [] if match["value"] is None else [match["value"]]
@@ -161,7 +230,7 @@ def normal(flag: str) -> str:
 def value(words: Sequence[str]) -> Any:
     """Return numbers and JSON as YAML values, other words as text. Raises ValueError for too large values."""
     if len(words) != 1:
-        return [value([word]) for word in words] or True
+        return Words(value([word]) for word in words) or True
     text = words[0]
     if INTEGER.fullmatch(text):
         if len(text) > MOST_DIGITS:

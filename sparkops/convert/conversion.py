@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from sparkops.config.fields import as_name
 from sparkops.config.source import Location, Source
-from sparkops.convert.command_lines import SHORT
+from sparkops.convert.command_lines import OPTIMIZATION, SHORT
+from sparkops.convert.mods import Mod
+from sparkops.convert.releases import RELEASES, ModelType, Release
 
 Kind = Literal["note", "loss", "refusal"]
 """note: sparkops has its own way to do the same. loss: stated in the new recipe, as it may matter. refusal: the engine
@@ -38,7 +41,8 @@ class Omission:
 class Conversion:
     """A recipe of sparkops under construction.
 
-    `original` is the data of `source`, `text` its file. `without` are keys that may be omitted although the engine
+    `original` is the data of `source`, `text` its file. `release` is the vLLM that judges the flags.
+    `without` are keys that may be omitted although the engine
     needs them. `guessed` has a comment for each key that the original does not state. `lines` has the original's line
     for each place in `data`.
     """
@@ -47,12 +51,23 @@ class Conversion:
     original: Mapping[str, Any]
     text: str
     without: Collection[str] = ()
+    release: Release = RELEASES[0]
+    model_type: ModelType | None = None
+    """The type of the model; None if no fact says."""
     data: dict[str, Any] = field(default_factory=dict)
     omissions: list[Omission] = field(default_factory=list)
     guessed: dict[str, str] = field(default_factory=dict)
     lines: dict[Location, int] = field(default_factory=dict)
     mods: Mapping[str, str] = field(default_factory=dict)
     """The flags that each mod of the original provides; empty if unknown."""
+    beside: dict[str, Mod] = field(default_factory=dict)
+    """The mods that lie beside the recipe, by name."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """The mods of the new recipe that must be written to ./mods, by the name of the file."""
+    draft: dict[str, str] | None = None
+    """`model.draft` of the new recipe."""
+    image_mods: list[str] = field(default_factory=list)
+    """`image.mods` of the new recipe."""
 
     @cached_property
     def text_lines(self) -> list[str]:
@@ -70,6 +85,14 @@ class Conversion:
     def losses(self) -> list[Omission]:
         """The omissions that the new recipe states."""
         return [omission for omission in self.omissions if omission.kind == "loss"]
+
+    def add_mod(self, name: str, content: bytes) -> str:
+        """Add a mod to the new recipe, and return its name there."""
+        stem, dot, suffix = name.rpartition(".")
+        name = as_name(stem)[: 62 - len(suffix)] + dot + suffix
+        self.files[name] = content
+        self.image_mods += [name] if name not in self.image_mods else []
+        return name
 
     def omit(self, line: int, key: str, reason: str, kind: Kind = "note", section: str = "serve") -> None:
         """Add an omission. A refusal whose key is in `without` becomes a loss."""
@@ -95,7 +118,8 @@ class Conversion:
             return default or self.line(("defaults",))
         first_key, dot, rest = flag.partition(".")
         shorts = (f"-{short}" for short, name in SHORT.items() if name == first_key)
-        forms = [form + dot + rest for form in (f"--{first_key}", f"--{first_key.replace('-', '_')}", *shorts)]
-        pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, forms))})(?![\w-])")
+        own = (first_key,) if first_key.startswith("-") else (f"--{first_key}", f"--{first_key.replace('-', '_')}")
+        forms = [re.escape(form + dot + rest) for form in (*own, *shorts)] + ["-O=?[0-9]*"] * (flag == OPTIMIZATION)
+        pattern = re.compile(rf"(?<![\w-])({'|'.join(forms)})(?![\w-])")
         numbers = range(first, len(self.text_lines) + 1)
         return next((n for n in numbers if pattern.search(self.text_lines[n - 1])), default or first)

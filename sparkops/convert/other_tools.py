@@ -9,26 +9,20 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from sparkops import redact
 from sparkops.config import source
 from sparkops.config.engine import default_share
-from sparkops.config.fields import as_name
+from sparkops.config.fields import ModelName, as_name
 from sparkops.config.source import Source
-from sparkops.convert import command_lines, vllm_023
+from sparkops.convert import command_lines, mods, releases
 from sparkops.convert.conversion import DEFAULTS, Conversion
 from sparkops.convert.recipe_keys import NODE_KEYS, READ_KEYS, SHELL, convert_nodes, flags_of_mods, omit_keys
-from sparkops.convert.server_flags import convert_flags, convert_variables
+from sparkops.convert.server_flags import SHOWN_GIB, convert_flags, convert_variables
 
-SHOWN_GIB, HOST_GIB = 121.7, 5.6
-"""Memory in GiB of a Spark and of the host side, as in the shipped recipes."""
-VLLM = f"vllm=={vllm_023.RELEASE}"
-IMAGE = {
-    "template": "vllm-wheels",
-    "base": "nvidia/cuda:13.0.2-devel-ubuntu24.04",
-    "torch": {"version": "2.11.0", "backend": "cu130", "local_version": False},
-    "vllm": VLLM,
-}
-"""Base, torch and vLLM of 122b-autoround. The original's image is a moving tag, or built by a script of its project."""
+HOST_GIB = 5.6
+"""Memory in GiB of the host side, as in the shipped recipes."""
 RAY = "ray[default]==2.60.0"
 RUNTIMES = {"vllm": "mp", "vllm-distributed": "mp", "eugr-vllm": "mp", "vllm-ray": "ray"}
 """The executor for two nodes of each vLLM runtime."""
@@ -36,6 +30,18 @@ STRICT = READ_KEYS - {"name", "description"} | {"defaults", "env", "mods", "pre_
 """Keys that affect the engine. Ambiguous values of other keys are accepted."""
 NEWER = "unknown version, read as version 2 as in sparkrun"
 NO_REPOSITORY = "is not a repository: expected OWNER/NAME"
+SHELL_VALUE = "is a variable of the original's shell, which may be another directory than the model's"
+TWO_SERVERS = "a second server in one command: sparkops starts one engine for each recipe"
+VLLM_PROJECT = "a recipe of vllm-project/recipes, expected one of spark-vllm-docker or sparkrun: import reads no other"
+KINDS: Mapping[str, tuple[type, str]] = {
+    "defaults": (dict, "a mapping of names to values"),
+    "env": (dict, "a mapping of names to values"),
+    "mods": (list, "a list of directories"),
+    "command": (str, "the text of a command"),
+    "model": (str, "the name of a repository"),
+}
+"""Keys that affect the engine, with the type of their value."""
+MODEL_NAME = TypeAdapter[str](ModelName)
 SOLO = "spark-vllm-docker runs a recipe with `solo_only` on one node"
 
 
@@ -44,10 +50,14 @@ def read(file: Path) -> Source:
     return source.read(file, strict=STRICT)
 
 
-def convert(source: Source, text: str, name: str, without: Collection[str] = ()) -> Conversion:
+def convert(
+    source: Source, text: str, name: str, without: Collection[str] = (), mods_folder: Path | None = None
+) -> Conversion:
     """Return a recipe of sparkops with its omissions; `refusals` are the reasons why it cannot start.
 
-    `without` are flags and keys that may be missing. Raises ConfigError for a file that is not a recipe of these tools,
+    `without` are flags and keys that may be missing. Mods and chat templates are read beside the recipe, or in
+    `mods_folder`,
+    a checkout of spark-vllm-docker. Raises ConfigError for a file that is not a recipe of these tools,
     or whose engine is not vLLM.
     """
     original = source.data
@@ -64,26 +74,80 @@ def convert(source: Source, text: str, name: str, without: Collection[str] = ())
     runtime = original.get("runtime", "vllm")
     if runtime not in RUNTIMES:
         raise source.fail(("runtime",), f"expected a vLLM runtime: {', '.join(RUNTIMES)}; got {runtime!r}")
-    conversion = Conversion(source, original, text, without, mods=flags_of_mods(original.get("mods")))
+    if isinstance(original.get("model"), dict) and "meta" in original:
+        raise source.fail((), VLLM_PROJECT)
+    for key, (kind, words) in KINDS.items():
+        if original.get(key) not in (None, "", [], {}) and not isinstance(original[key], kind):
+            raise source.fail((key,), f"expected {words}, got {original[key]!r}")
+    named = [str(mod) for mod in original.get("mods") or ()]
+    found = [directory for mod in named if (directory := mods.find(source.file, mod, mods_folder))]
+    beside = {directory.name: mods.read(directory) for directory in found}
+    conversions = [
+        _convert(Conversion(source, original, text, without, release, beside=beside), name, escapes=version == "1")
+        for release in releases.RELEASES
+    ]
+    fitting = [one for one in conversions if one.model_type is None or releases.loads(one.release, one.model_type)]
+    return min(fitting or conversions[-1:], key=lambda one: len(one.refusals))
+
+
+def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
+    """Fill a conversion for its release of vLLM, and return it."""
+    original = conversion.original
+    conversion.mods = flags_of_mods(original.get("mods"))
+    version = str(original.get("recipe_version", "2"))
     if version not in ("1", "2"):
         conversion.omit(conversion.line(("recipe_version",)), f"recipe_version {version}", NEWER, "loss")
-    model, flags, unknown = _server(conversion, escapes=version == "1")
-    serve = convert_nodes(conversion, flags, RUNTIMES[runtime])
+    variables = _mapping(original.get("env"))
+    model, flags, unknown = _server(conversion, variables, escapes=escapes)
+    conversion.model_type = releases.model_type(model)
+    if conversion.model_type and not releases.loads(conversion.release, conversion.model_type):
+        known = conversion.model_type
+        newest = f"vLLM {conversion.release.version}, the newest that import knows"
+        why = f"{newest}, does not load {known.type} ({known.source})"
+        conversion.omit(conversion.line(("model",)), "model", why, "refusal", "model")
+    aliases = _aliases(conversion, flags, as_name(_path(model)))
+    serve = convert_nodes(conversion, flags, RUNTIMES[original.get("runtime", "vllm")])
+    serve |= {"aliases": aliases} if aliases else {}
     serve["args"] = convert_flags(conversion, flags, model, unknown)
-    if env := convert_variables(conversion, _mapping(original.get("env"))):
+    if env := convert_variables(conversion, variables):
         serve["env"] = env
     omit_keys(conversion)
     _fill(conversion, name, model, serve)
     return conversion
 
 
+def _aliases(conversion: Conversion, flags: dict[str, Any], service: str) -> list[str]:
+    """Remove the names for clients from the flags, and return those that differ from the service."""
+    names = flags.pop("served-model-name", [])
+    line = conversion.flag_line("served-model-name")
+    aliases: dict[str, None] = {}
+    for name in map(str, names if isinstance(names, list) else [names]):
+        try:
+            MODEL_NAME.validate_python(name)
+        except ValidationError as error:
+            conversion.omit(line, f"served-model-name {name}", error.errors()[0]["msg"], "loss")
+            continue
+        if name != service:
+            aliases[name] = None
+    conversion.lines["serve", "aliases"] = line
+    return [*aliases]
+
+
+def _path(model: str) -> str:
+    """Return the directory of a model: the last part of its repository's name."""
+    return model.rstrip("/").rpartition("/")[2].partition(":")[0]
+
+
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _server(conversion: Conversion, *, escapes: bool) -> tuple[str, dict[str, Any], frozenset[str]]:
+def _server(
+    conversion: Conversion, variables: dict[str, Any], *, escapes: bool
+) -> tuple[str, dict[str, Any], frozenset[str]]:
     """Return the model, the flags of vLLM, and the slots of the command without a value.
 
+    Adds the environment that the command sets to `variables`, and fills in the shell's variables.
     Without a command the flags are those of `defaults`.
     """
     values = _values(conversion, escapes=escapes)
@@ -95,11 +159,21 @@ def _server(conversion: Conversion, *, escapes: bool) -> tuple[str, dict[str, An
     try:
         text, unknown = _filled(command, values, escapes=escapes)
         before, argv, after = command_lines.serve(command_lines.words(text))
-        flags = dict(command_lines.flags(argv))
+        env, shell, before = command_lines.variables(before)
+        known = {**{key: str(value) for key, value in variables.items()}, **env, **shell}
+        flags = dict(command_lines.flags([command_lines.expanded(word, known) for word in argv]))
     except ValueError as error:
         raise conversion.source.fail(("command",), f"invalid command: {error}") from None
     if not argv:
         raise conversion.source.fail(("command",), "expected `vllm serve MODEL`")
+    variables |= env
+    if word := next((word for word in argv if command_lines.TYPOGRAPHIC.search(word[:1] + word[-1:])), ""):
+        line = conversion.line(("command",), word)
+        problem = f"{word} has typographic quotes, expected ' or \""
+        conversion.omit(line, "command", problem, "refusal")
+    if second := command_lines.serve(after)[1]:
+        conversion.refuse(conversion.line(("command",), second[0]), "command", TWO_SERVERS)
+        after = []
     for slot in unknown:
         conversion.omit(conversion.line(("command",), f"{{{slot}}}"), f"{{{slot}}}", "no value in `defaults`")
     for words in filter(None, (before, after)):
@@ -145,6 +219,9 @@ def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
         words = " ".join(map(str, served))
         conversion.omit(line, "command", f"expected one model after `vllm serve`, got {words}", "refusal")
         return named or str(served[0])
+    if "$" in str(served):
+        conversion.omit(line, "model", f"{served} {SHELL_VALUE}", "refusal")
+        return named or str(served)
     directory = str(served).startswith(("/", ".", "~", "{"))
     if directory and named:
         conversion.omit(line, str(served), f"path in the original's container; the model is {named}")
@@ -163,21 +240,24 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
     original = conversion.original
     if not model:
         raise conversion.source.fail((), "no model: expected the key `model`, or `vllm serve MODEL`")
-    share = serve["args"].get("gpu-memory-utilization", default_share("vllm", VLLM))
+    share = serve["args"].get("gpu-memory-utilization", default_share("vllm", conversion.release.image["vllm"]))
     metadata = _mapping(original.get("metadata"))
     described = original.get("description") or metadata.get("description") or original.get("name")
-    weights = {"id": model, "path": model.rstrip("/").rpartition("/")[2].partition(":")[0]}
+    weights: dict[str, Any] = {"id": model, "path": _path(model)}
     weights |= {"revision": str(original["model_revision"])} if original.get("model_revision") else {}
+    weights |= {"draft": conversion.draft} if conversion.draft else {}
     claim = round(float(share) * SHOWN_GIB + HOST_GIB) if isinstance(share, int | float) else round(SHOWN_GIB)
     conversion.lines["model",] = conversion.line(("model",) if original.get("model") == model else ("command",))
     if "/" not in model:
         conversion.omit(conversion.lines["model",], "model", f"{model} {NO_REPOSITORY}", "loss", "model")
-    packages = [*([RAY] if serve.get("executor") == "ray" else []), *conversion.data.pop("packages", [])]
+    image = {**conversion.release.image, **({"mods": conversion.image_mods} if conversion.image_mods else {})}
+    ray = [RAY] if serve.get("executor") == "ray" else []
+    packages = [*image.get("packages", []), *ray, *conversion.data.pop("packages", [])]
     conversion.data = {
         "name": name,
         "service": as_name(weights["path"]),
         "description": " ".join(str(described or model).split()),
-        "image": {**IMAGE, **({"packages": packages} if packages else {})},
+        "image": {**image, **({"packages": packages} if packages else {})},
         "model": weights,
         "serve": serve,
         "memory": {
@@ -192,10 +272,19 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
             conversion.lines.setdefault((key, inner), conversion.lines[key,])
     conversion.guessed = {
         "service": "guessed from the model's name; clients use this name",
-        "image": "guessed: the image of 122b-autoround; the original uses "
-        + " ".join(str(original.get("container", "an unnamed one")).split()),
+        "image": _image_comment(conversion),
         "memory": "guessed from gpu-memory-utilization",
     }
+
+
+def _image_comment(conversion: Conversion) -> str:
+    """Return why the new recipe has its image."""
+    known, release = conversion.model_type, conversion.release
+    facts = f"loads {known.type} since {known.vllm} ({known.source})" if known else "no fact says what loads the model"
+    theirs = " ".join(str(conversion.original.get("container", "an unnamed one")).split())
+    return (
+        f"guessed: vLLM {release.version} with Transformers {release.transformers}; {facts}; the original uses {theirs}"
+    )
 
 
 def _verified(conversion: Conversion) -> str:

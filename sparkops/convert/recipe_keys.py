@@ -7,11 +7,14 @@ from posixpath import basename
 from typing import Any
 
 from sparkops.convert.conversion import Conversion, Kind
+from sparkops.convert.releases import loads, numbers
 
 NODE_KEYS = ("mode", "solo_only", "cluster_only", "min_nodes", "max_nodes")
+MOST_NODES, PLANNED_NODES = 64, 2
+"""The most nodes that a recipe may have, and that a plan accepts."""
 LOWEST_PORT, HIGHEST_PORT = 1024, 65000
 SPLIT = {
-    "tensor-parallel-size": "a replica runs on at most two nodes",
+    "tensor-parallel-size": "expected at most 64 nodes",
     "pipeline-parallel-size": "only tensor parallelism splits a replica over nodes",
     "data-parallel-size": "not supported; deploy a service for each replica",
 }
@@ -35,7 +38,7 @@ OMITTED: Mapping[str, tuple[str, Kind]] = {
     "maintainer": ("not used by sparkops", "note"),
     "benchmark": ("`probe.smoke` measures the speed", "note"),
     "distribution_config": ("`sparkops models copy` distributes weights", "note"),
-    "draft_model": ("a second checkpoint; a recipe downloads one", "refusal"),
+    "draft_model": ("no flag uses this draft: expected speculative-config", "refusal"),
 }
 IN_IMAGE = frozenset({"container", "containers", "build_args", "builder", "builder_config", "runtime_version"})
 MODS = {
@@ -46,8 +49,11 @@ MODS = {
     "gpu-mem-util-gb": "--gpu-memory-utilization-gb",
 }
 """Flags that mods of spark-vllm-docker provide (mods/NAME/run.sh there)."""
-SUPPORT = frozenset({"diffusiongemma", "step-3.7-flash", "inkling-sm12-paged-kv", "glm-5.2"})
-"""Mods of spark-vllm-docker without which vLLM does not support a model."""
+SUPPORT = {"diffusiongemma": "diffusion_gemma", "step-3.7-flash": "step3p7", "inkling-sm12-paged-kv": "", "glm-5.2": ""}
+"""Mods of spark-vllm-docker without which vLLM does not support a model on this GPU, each with the model type that
+newer releases have themselves; empty if none is known to."""
+ROPE_KEYS = {"fix-qwen3.5-autoround": "transformers5-rope-keys"}
+"""Mods of spark-vllm-docker that are mods of sparkops, too; Transformers needs none of them since 5.10."""
 
 
 def flags_of_mods(mods: object) -> dict[str, str]:
@@ -60,14 +66,40 @@ def omit_keys(conversion: Conversion) -> None:
     """Add each mod and each unsupported key to the omissions."""
     for number, (name, flags) in enumerate(conversion.mods.items()):
         line = conversion.line(("mods", number), name)
+        if _carried(conversion, line, name):
+            continue
         kind: Kind = "refusal" if name in SUPPORT else "loss"
         provides = f"it provides {flags}" if flags else "write it as a mod of sparkops"
         reason = "vLLM does not support the model without it" if kind == "refusal" else provides
         conversion.omit(line, f"mods/{name}", f"shell script; {reason}", kind, "image")
     for key, value in conversion.original.items():
+        if key == "draft_model" and conversion.draft and conversion.draft["id"] == value:
+            continue
         if key not in READ_KEYS | {"defaults", "env", "mods", *NODE_KEYS} and value not in (None, "", [], {}):
             reason, kind = OMITTED.get(key, ("unknown key", "loss"))
             conversion.omit(conversion.line((key,)), key, reason, kind, "image" if key in IN_IMAGE else "serve")
+
+
+def _carried(conversion: Conversion, line: int, name: str) -> bool:
+    """Return whether the new recipe has a mod of the original, or needs none; add it where it has one."""
+    known = conversion.model_type
+    if known and SUPPORT.get(name) == known.type and loads(conversion.release, known):
+        conversion.omit(
+            line, f"mods/{name}", f"vLLM {conversion.release.version} has {known.type} itself", "note", "image"
+        )
+        return True
+    if own := ROPE_KEYS.get(name):
+        conversion.image_mods += [own] if numbers(conversion.release.transformers) < (5, 10) else []
+        return True
+    mod = conversion.beside.get(name)
+    if mod is None or name in SUPPORT:
+        return False
+    for file, content in mod.patches.items():
+        conversion.add_mod(f"{name}-{file.removesuffix('.diff').removesuffix('.patch')}.patch", content)
+    for file in mod.optional:
+        reason = "a diff that is skipped there where it does not apply; add it to ./mods if it applies to this image"
+        conversion.omit(line, f"mods/{name}/{file}", reason, "loss", "image")
+    return mod.whole and not mod.fetched
 
 
 def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) -> dict[str, Any]:
@@ -75,14 +107,21 @@ def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) 
     serve = _port(conversion, flags)
     executor = flags.pop("distributed-executor-backend", executor)
     sizes = {axis: _size(flags.pop(axis, 1)) for axis in SPLIT}
+    ranks, before = sizes["tensor-parallel-size"], len(conversion.refusals)
     for axis, size in sizes.items():
-        if size != 1 and (axis, size) != ("tensor-parallel-size", 2):
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            problem = f"expected a whole number from 1, got {size}"
+            conversion.refuse(conversion.flag_line(axis), axis, problem)
+        elif size != 1 and (axis != "tensor-parallel-size" or size > MOST_NODES):
             conversion.refuse(conversion.flag_line(axis), f"{axis} {size}", SPLIT[axis])
-    ranks = sizes["tensor-parallel-size"]
-    if ranks == 2:
-        serve |= {"tensor_parallel": 2, "executor": executor if executor in ("ray", "mp") else "ray"}
-    if all(size == 1 for size in sizes.values()) or ranks == 2:
-        _check_count(conversion, 2 if ranks == 2 else 1)
+    if len(conversion.refusals) > before:
+        return serve
+    _check_count(conversion, ranks)
+    if ranks > 1:
+        serve |= {"tensor_parallel": ranks, "executor": executor if executor in ("ray", "mp") else "ray"}
+    if ranks > PLANNED_NODES:
+        reason = f"imported as it is, but a plan refuses more than {PLANNED_NODES} nodes"
+        conversion.omit(conversion.flag_line("tensor-parallel-size"), f"tensor-parallel-size {ranks}", reason)
     return serve
 
 

@@ -12,12 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 from sparkops.config import opt_in
 from sparkops.config.engine import ENGINES
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value
-from sparkops.convert import vllm_023
+from sparkops.config.image import CHAT_TEMPLATES
+from sparkops.convert import flag_types, mods
 from sparkops.convert.conversion import Conversion, Kind
+from sparkops.convert.flag_types import Words
+from sparkops.convert.releases import Release
 
 DROPPED = {
     "host": "sparkops sets the address of the engine",
-    "served-model-name": "clients use the name in `service`",
     **dict.fromkeys(
         ("nnodes", "node-rank", "master-addr", "master-port", "headless", "data-parallel-size-local"),
         "sparkops starts the ranks of a replica",
@@ -38,6 +40,12 @@ LATER = frozenset({opt_in.UNKNOWN, opt_in.READS, opt_in.NOT_JSON})
 INLINE = ("{", "vllm", "auto")
 FILE = re.compile(r"[./~].*|.*\.(jinja2?|json|ya?ml|py|txt)")
 
+SHOWN_GIB = 121.7
+"""Memory of a Spark in GiB as vLLM shows it, as in the shipped recipes."""
+IN_GIB = "gpu-memory-utilization-gb"
+MODELS = "/models"
+"""Where a container sees the node's model directory, as in docker/commands.py."""
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
 ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
 
@@ -47,20 +55,35 @@ def convert_flags(
 ) -> dict[str, Any]:
     """Return `serve.args` of the new recipe. `unknown` are slots of the command without a value."""
     args: dict[str, Any] = {}
-    for flag, original in flags.items():
+    for flag, original in _in_shares(conversion, flags).items():
         line = conversion.flag_line(flag)
         value = _own_draft(original, model) if flag == "speculative-config" else original
         if flag == "tokenizer" and value == model:
             continue
+        value = _with_draft(conversion, flag, value)
+        if flag == "chat-template" and (found := mods.template(conversion.source.file, str(value), conversion.beside)):
+            value = f"{CHAT_TEMPLATES}/{conversion.add_mod(*found)}"
         if omission := _omission(conversion, flag, value, unknown):
             conversion.omit(line, flag, *omission)
             continue
+        value = list(value) if isinstance(value, Words) else value
         name, value = (flag.removeprefix("no-"), False) if flag.startswith("no-") and value is True else (flag, value)
         args[name] = json.dumps(value) if _has_null(value) else value
         conversion.lines["serve", "args", name] = line
         if name == "load-format" and value in LOADERS:
             conversion.data.setdefault("packages", []).append(LOADERS[value])
     return args
+
+
+def _in_shares(conversion: Conversion, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags with a share of the memory in place of the GiB that a mod of the original permits."""
+    gib = flags.get(IN_GIB)
+    if isinstance(gib, bool) or not isinstance(gib, int | float) or not 0 < gib <= SHOWN_GIB:
+        return dict(flags)
+    share = round(gib / SHOWN_GIB, 3)
+    reason = f"a flag of the mod gpu-mem-util-gb; written as gpu-memory-utilization {share} of {SHOWN_GIB} GiB"
+    conversion.omit(conversion.flag_line(IN_GIB), IN_GIB, reason, "loss")
+    return {**{flag: value for flag, value in flags.items() if flag != IN_GIB}, "gpu-memory-utilization": share}
 
 
 def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[str]) -> tuple[str, Kind] | None:
@@ -70,13 +93,28 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
     if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
         return "sparkops sets this flag", "note"
     needs = dict(opt_in.of_flag(flag, value))
+    if flag == opt_in.REMOTE_CODE:
+        return _remote_code(conversion, needs)
     if loss := _loss(needs, value, unknown):
         return loss, "loss"
+    if flag == "chat-template" and opt_in.image_template(value):
+        return None
     if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
         return problem, "refusal"
     if loss := _invalid(flag, value) or _opt_ins(needs):
         return loss, "loss"
     return None
+
+
+def _remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str, Kind] | None:
+    """Return what becomes of --trust-remote-code: needless, or a choice of the reader if the model may need it."""
+    if not needs:
+        return None
+    known = conversion.model_type
+    if known and known.config:
+        return f"vLLM {conversion.release.version} has classes of its own for {known.type}", "note"
+    why = f"no package has a class for {known.type}" if known else "no fact says whether the model needs it"
+    return f"{_opt_ins(needs)}, and a commit in `model.revision`; {why}", "refusal" if known else "loss"
 
 
 def _loss(needs: Mapping[str, str], value: Any, unknown: frozenset[str]) -> str:
@@ -94,22 +132,22 @@ def _invalid(flag: str, value: Any) -> str:
         FLAG_VALUE.validate_python(json.dumps(value) if _has_null(value) else value)
     except ValidationError as error:
         return error.errors()[0]["msg"]
-    return f"path in the original's container: {value}" if str(value).startswith(("/", "~")) else ""
+    own = str(value).startswith(f"{MODELS}/") and _draft(flag, value) == "" and flag.startswith("spec")
+    return f"path in the original's container: {value}" if str(value).startswith(("/", "~")) and not own else ""
 
 
-def _refused_by_vllm(flag: str, value: Any) -> str:
-    """Return why vLLM 0.23.0 rejects this flag; empty if it accepts it."""
+def _refused_by_vllm(release: Release, flag: str, value: Any) -> str:
+    """Return why a release of vLLM rejects this flag; empty if it accepts it."""
     first = flag.partition(".")[0]
     names = (first, first.removeprefix("no-"))
-    if not any(accepted.startswith(names) for accepted in vllm_023.FLAGS):
-        return f"vLLM {vllm_023.RELEASE} has no flag --{flag}"
-    choices = vllm_023.CHOICES.get(flag)
-    if choices and isinstance(value, str) and not choices & {value, value.upper(), value.lower().replace("-", "_")}:
-        return f"vLLM {vllm_023.RELEASE} rejects the value {value}"
+    if not any(accepted.startswith(names) for accepted in release.flags):
+        return f"vLLM {release.version} has no flag {flag if flag.startswith('-') else f'--{flag}'}"
     method = _speculative(flag, value).get("method")
-    if method is not None and method not in vllm_023.CHOICES["spec-method"]:
-        return f"vLLM {vllm_023.RELEASE} rejects the method {method}"
-    return ""
+    for name, given in ((flag, value), ("spec-method", method)):
+        choices, word = release.choices.get(name), str(given) if type(given) is int else given
+        if choices and isinstance(word, str) and not choices & {word, word.upper(), word.lower().replace("-", "_")}:
+            return f"vLLM {release.version} rejects the {'value' if name == flag else 'method'} {word}"
+    return flag_types.problem(flag, value)
 
 
 def _not_json(flag: str, value: Any) -> str:
@@ -126,9 +164,10 @@ def _missing_file(flag: str, value: Any) -> str:
 
 
 def _draft(flag: str, value: Any) -> str:
-    """Return why a flag with a draft model is refused; empty without one."""
+    """Return why a flag with a draft model is refused; empty without one, and for one of the new recipe."""
     draft = value if flag == "spec-model" else _speculative(flag, value).get("model")
-    return f"the draft model {draft} is a second checkpoint; a recipe downloads one" if draft else ""
+    known = str(draft or "").startswith(f"{MODELS}/")
+    return f"{draft} is a path in the original's container: expected OWNER/NAME" if draft and not known else ""
 
 
 def _speculative(flag: str, value: Any) -> dict[str, Any]:
@@ -136,6 +175,19 @@ def _speculative(flag: str, value: Any) -> dict[str, Any]:
     first, _, key = flag.partition(".")
     settings = {key: value} if key else value
     return settings if first == "speculative-config" and isinstance(settings, dict) else {}
+
+
+def _with_draft(conversion: Conversion, flag: str, value: Any) -> Any:
+    """Return the value of a flag with the directory of its draft, which becomes `model.draft` of the new recipe."""
+    draft = value if flag == "spec-model" else _speculative(flag, value).get("model")
+    stated = str(conversion.original.get("draft_model") or "")
+    repository = next((name for name in (str(draft or ""), stated) if REPOSITORY.fullmatch(name)), "")
+    if not draft or not repository:
+        return value
+    directory = f"{MODELS}/{repository.rpartition('/')[2]}"
+    conversion.draft = {"id": repository, "path": repository.rpartition("/")[2]}
+    conversion.lines["model", "draft"] = conversion.flag_line(flag)
+    return {**value, "model": directory} if isinstance(value, dict) else directory
 
 
 def _own_draft(value: Any, model: str) -> Any:
@@ -146,11 +198,21 @@ def _own_draft(value: Any, model: str) -> Any:
 
 def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
     """Return why vLLM rejects this flag, and the mods that may provide the flag, its file or its value."""
-    problem = _refused_by_vllm(flag, value) or _missing_file(flag, value)
+    problem = _refused_by_vllm(conversion.release, flag, value) or _missing_file(flag, value)
     providers = [name for name, flags in conversion.mods.items() if flags and flags in f"--{flag} {value}"]
     candidates = providers or [name for name, flags in conversion.mods.items() if not flags]
     if not problem or not candidates:
         return problem
+    fetched = next((file for mod in conversion.beside.values() for file in mod.fetched), "")
+    if fetched and flag == "reasoning-parser":
+        plugin = f"`reasoning-parser-plugin: /models/PATH/{fetched}`"
+        return (
+            f"{problem}; the model's repository has it as {fetched}: add {plugin} to the new recipe, with its `allow`"
+        )
+    if flag == "chat-template" and candidates:
+        read = ", ".join(name for name in candidates if name in conversion.beside)
+        where = f"the script of {read} is not read" if read else "give --mods FOLDER, a checkout of spark-vllm-docker"
+        return f"{problem}; it comes from a mod: {where}"
     provided = "provided by mod" if providers else "perhaps provided by mod"
     return f"{problem} ({provided} {', '.join(candidates)}, which is not imported)"
 

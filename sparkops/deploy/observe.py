@@ -34,9 +34,10 @@ def _observe(member: Member, release: Release) -> Observed:
         observed = _with_fabric(member, observed)
     if not ENGINES[release.recipe.engine].weights:
         return observed
-    path = release.recipe.model.path
+    path, draft = release.recipe.model.path, release.recipe.model.draft
     try:
-        return replace(observed, weights=models.look(member, [path]).checkpoints.get(path))
+        found = models.look(member, [path, *([draft.path] if draft else [])]).checkpoints
+        return replace(observed, weights=found.get(path), draft=found.get(draft.path) if draft else None)
     except NodeError as error:  # the plan may not need this node
         return replace(observed, weights_error=error)
 

@@ -249,6 +249,11 @@ class Plan:
             yield f"  the service is down {self.current.down_for}, and again if it fails and the old one restarts"
 
 
+MOST_NODES = 2
+"""Nodes of a replica that sparkops starts and joins."""
+HEADS = "three ranks cannot share the attention heads of these models evenly"
+
+
 def plan(
     release: Release, observed: Mapping[str, Observed], current: Current, options: DeployOptions, rules: FabricRules
 ) -> Plan:
@@ -256,6 +261,11 @@ def plan(
 
     Raises Busy where nothing fits, or only with downtime, until an engine has stopped that is being stopped.
     """
+    size = release.recipe.serve.tensor_parallel
+    if size > MOST_NODES:
+        why = f"a replica runs on at most {MOST_NODES} nodes" + (f"; {HEADS}" if size == 3 else "")
+        step = f"Set tensor_parallel of {release.recipe.name} to 1 or {MOST_NODES} if the model fits; `sparkops fit`"
+        raise PlanRefused(f"{release.recipe.name}: serve.tensor_parallel is {size}: {why}", next_step=step)
     busy: Busy | None = None
     nodes = options.nodes or tuple(release.recipe.nodes) or tuple(observed)
     missing = [name for name in nodes if name not in observed]

@@ -20,15 +20,16 @@ from sparkops.startup.estimate import Forecast
 from sparkops.swap.model import Deployment
 from sparkops.weights.checkpoint import Checkpoint
 from sparkops.weights.plan import in_words, refused, unreadable
-from sparkops.weights.steps import engine_reads, remedy
+from sparkops.weights.steps import read_by_engine, remedy
 
 
 @dataclass(frozen=True)
 class Observed:
     """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates.
 
-    `weights`: the checkpoint in the model's directory; `weights_error`: why it is unknown. `fabric`: its network, read
-    for a replica on several nodes; `fabric_unknown`: why not. `installed`: torch and packages as the gate noted them.
+    `weights` and `draft`: the checkpoints in the directories of the model and its draft; `weights_error`: why they are
+    unknown. `fabric`: its network, read for a replica on several nodes; `fabric_unknown`: why not. `installed`: torch
+    and packages as the gate noted them.
     """
 
     config: NodeConfig
@@ -36,6 +37,7 @@ class Observed:
     containers: tuple[Container, ...] = ()
     image: str | None = None
     weights: Checkpoint | None = None
+    draft: Checkpoint | None = None
     weights_error: NodeError | None = None
     fabric: NodeFabric | None = None
     fabric_unknown: str = ""
@@ -127,6 +129,8 @@ def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:
     recipe, name, root = rank.release.recipe, rank.node, commands.model_dir(node.config)
     if node.weights_error:
         yield node.weights_error
-    elif reasons := in_words(refused(engine_reads(recipe), node.weights)):
-        yield NotReady(name, f"the weights in {root}/{recipe.model.path}: {reasons}", next_step=remedy(recipe, name))
-    yield from unreadable(name, root, node.weights)
+        return
+    for model, present in zip(read_by_engine(recipe), (node.weights, node.draft), strict=False):
+        if reasons := in_words(refused(model, present)):
+            yield NotReady(name, f"the weights in {root}/{model.path}: {reasons}", next_step=remedy(recipe, name))
+        yield from unreadable(name, root, present)

@@ -20,7 +20,7 @@ from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models
 from sparkops.weights.prepare import plan_steps, take_steps
-from sparkops.weights.steps import engine_reads
+from sparkops.weights.steps import read_by_engine
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def provision(
     if not due.complete:
         connected.only([first]).all(lambda member: _fetch(member, due.recipe, order.tag, source, report, wait_s))
     if targets := [name for name in due.weights if name != first]:
-        models.copy(connected.only([first, *targets]), engine_reads(due.recipe), first, report)
+        for model in read_by_engine(due.recipe):
+            models.copy(connected.only([first, *targets]), model, first, report)
 
 
 def _fetch(member: Member, recipe: Recipe, image: str, source: Hub, report: OnEvent, wait_s: float) -> None:

@@ -93,13 +93,12 @@ def check_recipe(
 def _revisions(recipe: Recipe) -> Iterator[_Problem]:
     if not ENGINES[recipe.engine].weights:
         return
-    for number, checkpoint in enumerate(recipe.model.fetched):
-        inside: Location = ("sources", number) if recipe.model.sources else ()
+    for place, checkpoint in recipe.model.places:
         if not checkpoint.revision or not COMMIT.fullmatch(checkpoint.revision):
             revision = f"revision {checkpoint.revision} can change" if checkpoint.revision else "no revision"
             problem = f"{checkpoint.id}: {revision}, expected a commit of 40 hex digits"
             fix = "revision: COMMIT, as the hub shows it"
-            yield _Problem(("model", *inside, "revision"), "model-revision", problem, fix)
+            yield _Problem((*place, "revision"), "model-revision", problem, fix)
 
 
 def _secrets(where: Location, value: object) -> Iterator[_Problem]:

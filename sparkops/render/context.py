@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from sparkops.config import lock
 from sparkops.config.assets import SHARED_MODS, TEMPLATE, BuildInputs, WheelFile
-from sparkops.config.image import PATCH
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
 from sparkops.render.sandbox import fill
@@ -114,14 +113,14 @@ def recipe_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
 
 def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the mods, the files that they add (in a directory of the mod's name), and shared modules."""
-    own = [name if name.endswith(PATCH) else f"{name}.py" for name in recipe.image.mods]
+    own = recipe.image.mod_files
     for name, file in zip(recipe.image.mods, own, strict=True):
         if file not in mods or file in SHARED_MODS:
             names = sorted(key.removesuffix(".py") for key in mods if key not in SHARED_MODS and "/" not in key)
             problem = f"unknown mod '{name}', expected one of: {', '.join(names)}"
             raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.mods", problem)
     added = {key: content for key, content in mods.items() if key.partition("/")[0] in recipe.image.mods and "/" in key}
-    shared = SHARED_MODS[: 1 + any(file.endswith(PATCH) for file in own)] if own else ()
+    shared = SHARED_MODS[: 1 + any(not file.endswith(".py") for file in own)] if own else ()
     return directories(added) | added | {file: mods[file] for file in (*own, *shared)}
 
 

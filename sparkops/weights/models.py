@@ -29,7 +29,7 @@ from sparkops.weights.plan import (
     plan_copy,
     refused,
 )
-from sparkops.weights.steps import engine_reads
+from sparkops.weights.steps import read_by_engine
 
 
 def look(member: Member, paths: Sequence[str] | None = None) -> ModelDirectory:
@@ -186,11 +186,17 @@ def verify(connected: Connected, recipe: Recipe, *, everywhere: bool) -> dict[st
 
     `everywhere` includes nodes without the weights.
     """
-    model = engine_reads(recipe)
-    checkpoints = connected.all(lambda member: look(member, [model.path]).checkpoints.get(model.path))
-    checked = {name: present for name, present in checkpoints.items() if present or everywhere}
-    problems = {name: in_words(refused(model, present)) for name, present in checked.items()}
-    usable = {name: present for name, present in checked.items() if present and not problems[name]}
-    if reasons := in_words(disagreements(usable)):
-        problems |= dict.fromkeys(usable, reasons)
-    return problems
+    required = read_by_engine(recipe)
+    found = connected.all(lambda member: look(member, [model.path for model in required]).checkpoints)
+    checked = {
+        name: have for name, have in found.items() if everywhere or any(model.path in have for model in required)
+    }
+    problems: dict[str, list[str]] = {name: [] for name in checked}
+    for number, model in enumerate(required):
+        reasons = {name: in_words(refused(model, have.get(model.path))) for name, have in checked.items()}
+        usable = {name: checked[name][model.path] for name, reason in reasons.items() if not reason}
+        if differing := in_words(disagreements(usable)):
+            reasons |= dict.fromkeys(usable, differing)
+        for name, reason in reasons.items():
+            problems[name] += [f"{model.path}: {reason}" if number else reason] if reason else []
+    return {name: ", ".join(reasons) for name, reasons in problems.items()}

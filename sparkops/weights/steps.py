@@ -20,6 +20,11 @@ def engine_reads(recipe: Recipe) -> RequiredModel:
     return output_of(model, model.steps[-1]) if model.steps else fetched(model)
 
 
+def read_by_engine(recipe: Recipe) -> list[RequiredModel]:
+    """Return every checkpoint that the engine loads: the model, and its draft."""
+    return [engine_reads(recipe), *([fetched(recipe.model.draft)] if recipe.model.draft else [])]
+
+
 def output_of(model: Model, step: Step) -> RequiredModel:
     return RequiredModel(step.output, model.id, steps=digests(model)[step.output])
 

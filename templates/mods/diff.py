@@ -1,5 +1,7 @@
 """Apply a unified diff that lies beside this file: `diff.py NAME.patch [ROOT]`, ROOT being a source tree.
 
+A chat template, NAME.jinja, is copied to TEMPLATES.
+
 Without ROOT it changes installed packages: the first directory of a path names the package. Each hunk is held to the
 rule of every mod: what it replaces must stand there exactly once, and a hunk that is there already is left alone. Line
 numbers are not looked at, so a release that only moved the code takes the diff as well.
@@ -15,6 +17,7 @@ from pathlib import Path
 import mend
 
 NOWHERE = "/dev/null"
+TEMPLATES = "/opt/sparkops/templates"
 HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
@@ -23,6 +26,9 @@ def main() -> None:
     patch = Path(__file__).parent / sys.argv[1]
     root = Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
     sys.argv = [str(patch), *sys.argv[3:]]  # from here on the diff is the running mod
+    if patch.suffix == ".jinja":
+        mend.change(root or Path(TEMPLATES), {}, {patch.name: patch.read_text(encoding="utf-8")})
+        return
     edits: dict[str, list[mend.Edit]] = {}
     added: dict[str, str] = {}
     for old, file, removed, put in hunks(patch.read_text(encoding="utf-8")):

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sparkops.convert.other_tools import VLLM
+from sparkops.convert import releases
 from tests.arguments import page, scratch
 from tests.arguments.command_lines import WRONG, Judgement, recipes, to_judge, vllm_recipes
 from tests.arguments.page import ACCEPTED, NEWEST, NOT_RUN, Parser
@@ -16,7 +16,9 @@ from tests.wheels import remote
 
 def main() -> int:
     """Run each parser in turn. Returns 1 if a recipe is refused by its own, or a wrong example accepted by any."""
-    pinned = {judge for of in vllm_recipes() for judge in page.parsers(of.image.vllm or "")} | {VLLM}
+    pinned = {judge for of in vllm_recipes() for judge in page.parsers(of.image.vllm or "")} | {
+        release.image["vllm"] for release in releases.RELEASES
+    }
     judged = [_judge(requirement) for requirement in dict.fromkeys((*sorted(pinned), NEWEST))]
     rows = [page.row(of, {one.requirement: one.problems for one in judged}) for of in recipes()]
     ran = next((one.judgement for one in judged if one.judgement), None)

@@ -40,8 +40,8 @@ def test_defaults_apply_to_what_a_node_does_not_say() -> None:
         "defaults: {user: ops, port: 2222, gpu: runtime}\n"
         "nodes:\n"
         "  a: {address: h}\n"
-        "  b: {address: h, port: 22, gpu: none}\n"
-        "  c: {address: h, user: null}\n"
+        "  b: {address: h2, port: 22, gpu: none}\n"
+        "  c: {address: h3, user: null}\n"
     )
 
     settings = {name: (node.user, node.port, node.gpu) for name, node in fleet.nodes.items()}
@@ -53,7 +53,7 @@ def test_a_node_with_another_gpu_mode_leaves_the_default_devices() -> None:
         "defaults: {gpu: devices, gpu_devices: [/dev/nvidia0], gpu_mounts: [/usr/lib/x]}\n"
         "nodes:\n"
         "  a: {address: h}\n"
-        "  b: {address: h, gpu: none}\n"
+        "  b: {address: h2, gpu: none}\n"
     )
 
     given = {name: (node.gpu, node.gpu_devices, node.gpu_mounts) for name, node in fleet.nodes.items()}
@@ -72,8 +72,8 @@ def test_ports_and_environment_of_a_node_replace_those_of_the_defaults() -> None
         "defaults: {fabric: [{device: rocep1s0f0}], env: {NCCL_DEBUG: INFO}}\n"
         "nodes:\n"
         "  a: {address: h}\n"
-        "  b: {address: h, fabric: auto, env: {}}\n"
-        "  c: {address: h, fabric: [{device: rocep1s0f1, address: 10.0.0.3, gid_index: 5}, {interface: enP7s7}]}\n"
+        "  b: {address: h2, fabric: auto, env: {}}\n"
+        "  c: {address: h3, fabric: [{device: rocep1s0f1, address: 10.0.0.3, gid_index: 5}, {interface: enP7s7}]}\n"
     )
 
     settings = {name: (node.fabric, node.env) for name, node in fleet.nodes.items()}
@@ -99,7 +99,7 @@ def test_roce_with_large_packets_is_wanted_unless_said_otherwise(text: str, fabr
 
 
 def test_the_default_jump_is_not_reached_through_itself() -> None:
-    fleet = load("defaults: {jump: a}\nnodes:\n  a: {address: h}\n  b: {address: h}\n")
+    fleet = load("defaults: {jump: a}\nnodes:\n  a: {address: h}\n  b: {address: h2}\n")
 
     assert {name: node.jump for name, node in fleet.nodes.items()} == {"a": None, "b": "a"}
 
@@ -150,7 +150,7 @@ def test_an_index_is_a_url(index: str) -> None:
 
 def test_a_node_that_is_not_there_names_those_that_are() -> None:
     with pytest.raises(UsageError, match=r"^inventory\.yaml: unknown node 'c'$") as caught:
-        load("nodes: {a: {address: h}, b: {address: h}}").node("c")
+        load("nodes: {a: {address: h}, b: {address: h2}}").node("c")
 
     assert caught.value.next_step == "One of: a, b"
 
@@ -232,7 +232,7 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         ("defaults: {jump: b}\n" + NODE, "3: nodes.a.jump: unknown node 'b', expected one of: a"),
         (NODE + "jump: a\n", "4: nodes.a.jump: circular: a -> a"),
         (
-            "nodes:\n  a: {address: h, jump: b}\n  b: {address: h, jump: a}\n",
+            "nodes:\n  a: {address: h, jump: b}\n  b: {address: h2, jump: a}\n",
             "3: nodes.b.jump: circular: a -> b -> a",
         ),
         (NODE + "fabric: enp1\n", "4: nodes.a.fabric: expected `auto` or a list of ports, got 'enp1'"),

@@ -13,7 +13,6 @@ from sparkops.config import recipe, shipped
 from sparkops.config.fields import PUBLIC
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
-from sparkops.config.serve import THREE
 from sparkops.errors import ConfigError
 from tests import examples
 from tests.examples import RECIPE
@@ -192,10 +191,10 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("serve.args", {"x": ["*", "--port=9999"]}, f"serve.args.x: {APART.format('--port=9999')}"),
         ("serve.args", {"x": ["-O3"]}, f"serve.args.x: {APART.format('-O3')}"),
         ("serve.args", {"x": ["-0.5"]}, f"serve.args.x: {APART.format('-0.5')}"),
-        ("serve.tensor_parallel", 3, f"serve.tensor_parallel: expected 1 or 2, got 3: {THREE}"),
-        ("serve.tensor_parallel", 4, "serve.tensor_parallel: expected 1 or 2, got 4"),
-        ("serve.tensor_parallel", "2", "serve.tensor_parallel: expected 1 or 2, got '2'"),
-        ("serve.tensor_parallel", True, "serve.tensor_parallel: expected 1 or 2, got True"),
+        ("serve.tensor_parallel", 0, "serve.tensor_parallel: expected greater than or equal to 1, got 0"),
+        ("serve.tensor_parallel", 65, "serve.tensor_parallel: expected less than or equal to 64, got 65"),
+        ("serve.tensor_parallel", "2", "serve.tensor_parallel: expected a valid integer, got '2'"),
+        ("serve.tensor_parallel", True, "serve.tensor_parallel: expected a valid integer, got True"),
         ("serve.executor", "slurm", "serve.executor: expected 'ray' or 'mp', got 'slurm'"),
         ("memory.claim_gib", "10 GiB", "memory.claim_gib: expected a valid number, got '10 GiB'"),
         ("memory.claim_gib", "1e400", "memory.claim_gib: expected a valid number, got '1e400'"),

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from sparkops.cli.main import app
 from sparkops.config import recipe, shipped
-from sparkops.convert import command_lines, other_tools, recipe_keys
+from sparkops.convert import command_lines, other_tools, recipe_keys, releases
 from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError, UsageError
 
@@ -89,13 +89,14 @@ def test_the_written_recipe_loads(tmp_path: Path, name: str, ranks: int) -> None
     assert ran.exit_code == 0, ran.output
     loaded = recipe.load(tmp_path / "mine.yaml")
     assert (loaded.name, loaded.serve.tensor_parallel) == ("mine", ranks)
-    assert "# guessed: the image of 122b-autoround" in (tmp_path / "mine.yaml").read_text()
+    assert "# guessed: vLLM 0.23.0 with Transformers 5.5.3; no fact says" in (tmp_path / "mine.yaml").read_text()
 
 
 def test_the_guessed_image_is_that_of_the_shipped_recipe() -> None:
     shipped = recipe.load(Path("recipes/122b-autoround.yaml")).image.model_dump(exclude_defaults=True)
+    image = releases.RELEASES[0].image
 
-    assert {key: shipped[key] for key in other_tools.IMAGE} == other_tools.IMAGE
+    assert {key: shipped[key] for key in image} == image
 
 
 def test_json_has_the_recipe_and_the_omissions() -> None:
@@ -161,11 +162,13 @@ def test_flags_have_the_values_that_vllm_would_see(line: str, flags: dict[str, A
     assert dict(command_lines.flags(command_lines.words(line))) == flags
 
 
-def test_three_nodes_are_left_out(tmp_path: Path) -> None:
-    conversion = of(tmp_path, "model: a/b\ncommand: vllm serve a/b -tp 3\n")
+def test_more_than_two_nodes_are_imported_with_a_note(tmp_path: Path) -> None:
+    conversion = of(tmp_path, "model: a/b\nmin_nodes: 3\ncommand: vllm serve a/b -tp 3\n")
 
-    assert "tensor_parallel" not in conversion.data["serve"]
-    assert [(part.line, part.key) for part in conversion.omissions] == [(2, "tensor-parallel-size 3")]
+    assert conversion.data["serve"]["tensor_parallel"] == 3
+    assert [(part.line, part.key, part.kind) for part in conversion.omissions] == [
+        (3, "tensor-parallel-size 3", "note")
+    ]
 
 
 LOST = {

@@ -31,19 +31,19 @@ def command(line: str, version: int = 1) -> str:
 
 
 REFUSED = {
-    "vllm serve a/b -tp 3": "tensor-parallel-size 3: a replica runs on at most two nodes",
+    "vllm serve a/b -tp 65": "tensor-parallel-size 65: expected at most 64 nodes",
     "vllm serve a/b -pp 2": "pipeline-parallel-size 2: only tensor parallelism splits a replica over nodes",
     "vllm serve a/b --data-parallel-size 2": "data-parallel-size 2: not supported",
-    "vllm serve a/b --gpu-memory-utilization-gb 100": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
+    "vllm serve a/b --gpu-memory-utilization-gb 200": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
     "vllm serve a/b --disable-log-requests": "vLLM 0.23.0 has no flag --disable-log-requests",
     "vllm serve a/b --reasoning-parser nano_v3": "vLLM 0.23.0 rejects the value nano_v3",
-    "vllm serve a/b --kv-cache-dtype nvfp4_ds_mla": "vLLM 0.23.0 rejects the value nvfp4_ds_mla",
+    "vllm serve a/b --kv-cache-dtype nvfp5": "vLLM 0.23.0 rejects the value nvfp5",
     "vllm serve a/b --chat-template unsloth.jinja": "no node has the file unsloth.jinja",
     "vllm serve a/b --tokenizer c/d": "c/d is a second repository; a recipe downloads one model",
-    """vllm serve a/b --speculative-config '{{"method":"dflash","model":"c/d"}}'""": "the draft model c/d is a second",
-    """vllm serve a/b --speculative-config '{{"method":"dspark"}}'""": "rejects the method dspark",
-    "vllm serve a/b -sc.method dspark": "rejects the method dspark",
-    "vllm serve a/b --speculative-config.model c/d": "the draft model c/d is a second",
+    """vllm serve a/b --speculative-config '{{"method":"dflash","model":"/d"}}'""": "/d is a path in the original's",
+    """vllm serve a/b --speculative-config '{{"method":"fspark"}}'""": "rejects the method fspark",
+    "vllm serve a/b -sc.method fspark": "rejects the method fspark",
+    "vllm serve a/b --speculative-config.model /d": "/d is a path in the original's",
     "vllm serve a/b --hf-overrides '{{broken'": "expected JSON, got {broken",
     "vllm serve a/b c/d": "expected one model after `vllm serve`, got a/b c/d",
 }
@@ -66,7 +66,7 @@ def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, li
         ("mode: cluster", 3, "mode"),
         ("solo_only: true\ncommand: vllm serve a/b -tp 2", 3, "solo_only"),
         ("max_nodes: 1\ndefaults: {tensor_parallel: 2}", 3, "max_nodes"),
-        ("defaults:\n  tensor_parallel: 4", 4, "tensor-parallel-size 4"),
+        ("defaults:\n  tensor_parallel: 4\nmax_nodes: 2", 5, "max_nodes"),
     ],
 )
 def test_a_count_of_nodes_without_an_equivalent_is_refused(tmp_path: Path, keys: str, line: int, field: str) -> None:
@@ -114,7 +114,7 @@ def test_a_mod_is_named_with_the_flag_that_it_provides(tmp_path: Path) -> None:
         (4, "mods/other"),
     ]
     assert "it provides --chat-template unsloth.jinja" in conversion.losses[0].reason
-    assert "(provided by mod fix-qwen3.5-chat-template, which is not imported)" in conversion.refusals[0].reason
+    assert "it comes from a mod: give --mods FOLDER" in conversion.refusals[0].reason
 
 
 def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None
 def test_a_loader_that_needs_a_package_gets_it(tmp_path: Path) -> None:
     conversion = of(tmp_path, command("vllm serve a/b --load-format instanttensor"))
 
-    assert conversion.data["image"]["packages"] == ["instanttensor==0.2.2"]
+    assert conversion.data["image"]["packages"] == ["transformers==5.5.3", "instanttensor==0.2.2"]
     assert conversion.omissions == []
 
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from sparkops.config.fabric import FabricRules
 from sparkops.deploy.plan import DeployOptions
+from sparkops.deploy.plan import plan as make_plan
 from sparkops.deploy.preconditions import Current
-from sparkops.errors import Busy
+from sparkops.errors import Busy, PlanRefused
 from sparkops.names import Slot
 from sparkops.release import Rank
 from sparkops.swap.model import Mode
@@ -161,3 +163,14 @@ def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
         "sparkops models pull q --node n2   (or: sparkops models copy q --to n2 --from NODE)",
         room("n2", "sparkops status shows what is used"),
     ]
+
+
+@pytest.mark.parametrize(("size", "why"), [(3, "; three ranks cannot share"), (4, "a replica runs on at most 2 nodes")])
+def test_a_replica_on_more_than_two_nodes_is_refused_whatever_the_fleet_has(size: int, why: str) -> None:
+    wide = release(serve={"tensor_parallel": size})
+    nodes = {f"n{number}": on(90) for number in range(8)}
+    with pytest.raises(PlanRefused) as refused:
+        make_plan(wide, nodes, Current(), DeployOptions(), FabricRules())
+
+    assert f"serve.tensor_parallel is {size}" in str(refused.value)
+    assert why in str(refused.value)

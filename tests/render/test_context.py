@@ -80,6 +80,21 @@ def test_a_mod_brings_the_files_that_it_adds_and_a_diff_what_applies_it() -> Non
     ]
 
 
+def test_a_chat_template_is_sent_with_what_copies_it() -> None:
+    sent = build(recipe=recipe(image={"mods": ["x.jinja"]}), mods={**MODS, "x.jinja": b"{{ m }}"})
+    files = dict(sent.files)
+
+    assert [path for path in files if path.startswith("mods/")] == [
+        "mods/",
+        "mods/diff.py",
+        "mods/mend.py",
+        "mods/x.jinja",
+    ]
+    assert (
+        b"/run/sparkops/mods/diff.py x.jinja\n" in str(files["Dockerfile"]).encode().decode("unicode_escape").encode()
+    )
+
+
 def test_the_files_that_a_shipped_mod_adds_are_sent_with_it() -> None:
     sent = build(recipe=recipe(image={"mods": ["vllm-int8-lm-head"]}))
 

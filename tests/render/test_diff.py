@@ -137,3 +137,19 @@ def test_a_new_file_that_is_there_with_another_text_is_a_conflict(tmp_path: Path
 
     assert "vllm/csrc/new.cu: expected no such file" in apply(tmp_path, CHANGE + ADD).stderr
     assert source(tmp_path).read_text() == BEFORE
+
+
+def test_a_chat_template_is_copied_and_leaves_its_marker(tmp_path: Path) -> None:
+    (tmp_path / "mods/mine.jinja").write_text("{{ messages }}\n")
+    argv = [
+        sys.executable,
+        str(tmp_path / "mods/diff.py"),
+        "mine.jinja",
+        str(tmp_path / "to"),
+        str(tmp_path / "markers"),
+    ]
+    ran = subprocess.run(argv, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "to/mine.jinja").read_text() == "{{ messages }}\n"
+    assert json.loads((tmp_path / "markers/mine.jinja.json").read_text())["outcome"] == "applied"

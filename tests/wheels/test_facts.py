@@ -11,7 +11,7 @@ import pytest
 
 from sparkops.config import recipe, shipped
 from sparkops.config.recipe import Recipe
-from sparkops.convert.other_tools import IMAGE
+from sparkops.convert.releases import RELEASES
 from sparkops.images import gate
 from tests.examples import recipe as example
 from tests.wheels import facts, table
@@ -20,9 +20,9 @@ from tests.wheels.facts import FACTS, MODS, WheelFacts
 READ = json.loads(FACTS.read_text())
 RECIPES = [recipe.load(file) for file in sorted(shipped.directory("recipes").glob("*.yaml"))]
 ON_WHEELS = [one for one in RECIPES if facts.on_wheels(one)]
-IMPORTED = example(name="imported", image=IMAGE)
+IMPORTED = [example(name=f"imported-{release.version}", image=dict(release.image)) for release in RELEASES]
 """What `sparkops import` writes as the image."""
-EACH = pytest.mark.parametrize("shipped_recipe", [*ON_WHEELS, IMPORTED], ids=lambda one: one.name)
+EACH = pytest.mark.parametrize("shipped_recipe", [*ON_WHEELS, *IMPORTED], ids=lambda one: one.name)
 
 
 def wheels(of: Recipe) -> dict[str, WheelFacts]:

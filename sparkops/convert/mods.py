@@ -1,0 +1,124 @@
+"""Mods of spark-vllm-docker that lie beside a recipe: the files that their run.sh copies, and the diffs it applies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from posixpath import basename
+
+from sparkops.command import unquote
+from sparkops.config import files
+from sparkops.errors import SparkopsError
+
+WORKSPACE = re.compile(r"\$\{?WORKSPACE_DIR\}?/?|/workspace/")
+"""Where the server starts in the original's container, so that its flags may name files there."""
+LIBRARY = re.compile(r"/.*/(dist|site)-packages/?")
+HUB = re.compile(r"https://huggingface\.co/(?P<model>[^/]+/[^/]+)/resolve/[^/]+/(?P<file>[^/?]+)")
+MOST_LINES = 200
+
+
+@dataclass
+class Mod:
+    """A mod of the original.
+
+    `copied` are files by their name in the container's workspace, `fetched` those that it downloads from a model's
+    repository: its name by file. `patches` are diffs of installed packages that must apply, `optional` names those that
+    are skipped where they do not. `whole`: nothing else is in run.sh.
+    """
+
+    name: str
+    copied: dict[str, bytes] = field(default_factory=dict)
+    fetched: dict[str, str] = field(default_factory=dict)
+    patches: dict[str, bytes] = field(default_factory=dict)
+    optional: list[str] = field(default_factory=list)
+    whole: bool = False
+
+
+def find(recipe: Path, named: str, folder: Path | None) -> Path | None:
+    """Return the directory of a mod: in the checkout that has the recipe, or in `folder`; None if there is none.
+
+    `folder` is another checkout, or its directory mods.
+    """
+    if not named or named.startswith("/") or ".." in Path(named).parts:
+        return None
+    bases = [*recipe.absolute().parents, *([folder, folder / "mods"] if folder else [])]
+    candidates = (base / place for base in bases for place in (named, basename(named)) if base != folder or place)
+    return next((candidate for candidate in candidates if (candidate / "run.sh").is_file()), None)
+
+
+def read(directory: Path) -> Mod:
+    """Return what a mod does. Raises ConfigError for a file that cannot be read."""
+    mod = Mod(directory.name)
+    lines = _lines((directory / "run.sh").read_text(errors="replace"))
+    understood = [_take(mod, directory, line) for line in lines]
+    mod.whole = all(understood)
+    return mod
+
+
+def _lines(script: str) -> Iterator[list[str]]:
+    """Yield the words of each line of a script; the line itself as one word where it has an open quote."""
+    for line in re.sub(r"\\\n", " ", script).splitlines()[:MOST_LINES]:
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                yield unquote(line)
+            except ValueError:
+                yield [line]
+
+
+def _take(mod: Mod, directory: Path, line: list[str]) -> bool:
+    """Add what one line of run.sh does. Returns whether it is understood."""
+    optional = "||" in line
+    match line[: line.index("||")] if optional else line:
+        case ["set" | "echo", *_]:
+            return True
+        case ["cd", place] if WORKSPACE.fullmatch(place + "/"):
+            return True
+        case ["cp", *_, source, target] if WORKSPACE.match(target) and (content := _content(directory, source)):
+            name = basename(WORKSPACE.sub("", target)) or basename(source)
+            mod.copied[name] = content
+            return True
+        case ["wget", url] if found := HUB.fullmatch(url):
+            mod.fetched[found["file"]] = found["model"]
+            return True
+        case ["patch", "-p1", "-d", place, "<", source] if LIBRARY.fullmatch(place) and (
+            content := _content(directory, source)
+        ):
+            if optional:
+                mod.optional.append(source)
+            else:
+                mod.patches[basename(source)] = content
+            return True
+        case _:
+            return False
+    return False
+
+
+def _content(directory: Path, name: str) -> bytes | None:
+    """Return a file of a mod; None if there is none, or for a path that leaves the mod."""
+    file = directory / name
+    if name.startswith("/") or ".." in Path(name).parts or not file.is_file():
+        return None
+    try:
+        return files.read(file)
+    except (OSError, SparkopsError):
+        return None
+
+
+def template(recipe: Path, value: str, mods: Mapping[str, Mod]) -> tuple[str, bytes] | None:
+    """Return the name and content of the chat template that a flag names; None if it does not lie beside the recipe.
+
+    The last mod that copies the file counts, then a file beside the recipe or in a directory above it.
+    """
+    name = basename(value)
+    for mod in reversed([*mods.values()]):
+        if name in mod.copied:
+            return f"{mod.name}.jinja", mod.copied[name]
+    relative = WORKSPACE.sub("", value)
+    for base in recipe.absolute().parents:
+        if content := _content(base, relative):
+            return name, content
+        if (base / ".git").exists():
+            break
+    return None

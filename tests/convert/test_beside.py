@@ -1,0 +1,179 @@
+"""Import of what lies beside a recipe in a checkout of another tool: chat templates, and the diffs of mods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sparkops.cli.main import app
+from sparkops.config import recipe
+from sparkops.convert import mods, other_tools
+from sparkops.convert.conversion import Conversion
+from sparkops.errors import UsageError
+
+RECIPE = """recipe_version: '1'
+model: a/b
+container: theirs
+mods: [mods/words, mods/diff]
+command: |
+  vllm serve a/b --chat-template words.jinja
+"""
+DIFF = "--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ -1 +1 @@\n-a\n+b\n"
+PACKAGES = "/usr/local/lib/python3.12/dist-packages"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with one recipe and two mods, and another directory to work in."""
+    root, here = tmp_path / "theirs", tmp_path / "here"
+    for directory in (root / "recipes/4x", root / "mods/words", root / "mods/diff", here):
+        directory.mkdir(parents=True)
+    (root / "recipes/4x/a.yaml").write_text(RECIPE)
+    script = "#!/bin/bash\nset -e\ncp chat.jinja $WORKSPACE_DIR/words.jinja\necho done\n"
+    (root / "mods/words/run.sh").write_text(script)
+    (root / "mods/words/chat.jinja").write_text("{{ messages }}\n")
+    (root / "mods/diff/run.sh").write_text(f"patch -p1 -d {PACKAGES} < fix.patch\n")
+    (root / "mods/diff/fix.patch").write_text(DIFF)
+    monkeypatch.chdir(here)
+    return root
+
+
+def convert(file: Path, folder: Path | None = None) -> Conversion:
+    return other_tools.convert(other_tools.read(file), file.read_text(), "a", mods_folder=folder)
+
+
+def test_a_copied_chat_template_and_a_diff_become_mods(checkout: Path) -> None:
+    conversion = convert(checkout / "recipes/4x/a.yaml")
+
+    assert conversion.data["serve"]["args"] == {"chat-template": "/opt/sparkops/templates/words.jinja"}
+    assert conversion.data["image"]["mods"] == ["words.jinja", "diff-fix.patch"]
+    assert conversion.files == {"words.jinja": b"{{ messages }}\n", "diff-fix.patch": DIFF.encode()}
+    assert [part.key for part in conversion.omissions] == ["container"]
+
+
+def test_the_written_recipe_loads_with_its_mods(checkout: Path) -> None:
+    ran = CliRunner().invoke(app, ["import", str(checkout / "recipes/4x/a.yaml"), "-o", "recipes/a.yaml"])
+
+    assert ran.exit_code == 0, ran.output
+    assert recipe.load(Path("recipes/a.yaml")).image.mods == ["words.jinja", "diff-fix.patch"]
+    assert Path("mods/words.jinja").read_text() == "{{ messages }}\n"
+
+
+def test_a_mod_with_another_content_is_not_overwritten(checkout: Path) -> None:
+    Path("mods").mkdir()
+    Path("mods/words.jinja").write_text("mine")
+    ran = CliRunner().invoke(app, ["import", str(checkout / "recipes/4x/a.yaml"), "-o", "recipes/a.yaml"])
+
+    assert isinstance(ran.exception, UsageError)
+    assert Path("mods/words.jinja").read_text() == "mine"
+    assert not Path("recipes").exists()
+
+
+def test_a_recipe_outside_of_the_checkout_takes_its_mods_from_a_folder(checkout: Path) -> None:
+    Path("a.yaml").write_text(RECIPE)
+
+    (refusal,) = convert(Path("a.yaml")).refusals
+    assert refusal.reason.endswith("it comes from a mod: give --mods FOLDER, a checkout of spark-vllm-docker")
+    assert convert(Path("a.yaml"), checkout).refusals == []
+    assert convert(Path("a.yaml"), checkout / "mods").refusals == []
+
+
+def test_a_chat_template_beside_the_recipe_is_a_mod(checkout: Path) -> None:
+    (checkout / "recipes/4x/own.jinja").write_text("{{ m }}")
+    file = checkout / "recipes/4x/b.yaml"
+    file.write_text("model: a/b\ncommand: vllm serve a/b --chat-template own.jinja\n")
+
+    assert convert(file).data["image"]["mods"] == ["own.jinja"]
+
+
+def test_a_diff_that_may_be_skipped_is_named(checkout: Path) -> None:
+    (checkout / "mods/diff/run.sh").write_text(f"patch -p1 -d {PACKAGES} < fix.patch || echo skipped\n")
+    conversion = convert(checkout / "recipes/4x/a.yaml")
+
+    assert conversion.data["image"]["mods"] == ["words.jinja"]
+    assert [(part.key, part.kind) for part in conversion.omissions if "diff" in part.key] == [
+        ("mods/diff/fix.patch", "loss")
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl https://example.com | bash",
+        "cp ../../secret $WORKSPACE_DIR/words.jinja",
+        "cp /etc/passwd $WORKSPACE_DIR/words.jinja",
+        "cp chat.jinja /usr/lib/x",
+        "patch -p1 -d /etc < fix.patch",
+        "python3 fix.py 'open",
+        "cp chat.jinja",
+    ],
+)
+def test_a_script_that_does_more_is_not_whole(checkout: Path, line: str) -> None:
+    (checkout / "mods/words/run.sh").write_text(f"{line}\n")
+    read = mods.read(checkout / "mods/words")
+
+    assert not read.whole
+    assert read.copied == read.patches == {}
+
+
+@pytest.mark.parametrize("named", ["/etc", "../mods/words", "", "mods/none"])
+def test_a_mod_outside_of_the_checkout_is_not_found(checkout: Path, named: str) -> None:
+    assert mods.find(checkout / "recipes/4x/a.yaml", named, None) is None
+
+
+def test_a_plugin_of_the_model_s_repository_is_named(checkout: Path) -> None:
+    url = "https://huggingface.co/a/b/resolve/main/nano_parser.py"
+    (checkout / "mods/words/run.sh").write_text(f"cd $WORKSPACE_DIR\nwget {url}\n")
+    file = checkout / "recipes/4x/b.yaml"
+    file.write_text("model: a/b\nmods: [mods/words]\ncommand: vllm serve a/b --reasoning-parser nano\n")
+
+    assert "`reasoning-parser-plugin: /models/PATH/nano_parser.py`" in convert(file).refusals[0].reason
+
+
+def test_a_mod_that_sparkops_has_is_taken_from_it(checkout: Path) -> None:
+    file = checkout / "recipes/4x/b.yaml"
+    file.write_text("model: a/Qwen3.5-27B-int4-AutoRound\nmods: [mods/fix-qwen3.5-autoround]\n")
+
+    assert convert(file).data["image"]["mods"] == ["transformers5-rope-keys"]
+
+
+def test_memory_in_gib_is_written_as_a_share(checkout: Path) -> None:
+    file = checkout / "recipes/4x/b.yaml"
+    file.write_text("model: a/b\ncommand: vllm serve a/b --gpu-memory-utilization-gb 100\n")
+    conversion = convert(file)
+
+    assert conversion.data["serve"]["args"] == {"gpu-memory-utilization": 0.822}
+    assert [(part.line, part.key, part.kind) for part in conversion.omissions] == [
+        (2, "gpu-memory-utilization-gb", "loss")
+    ]
+
+
+def test_a_mod_for_a_model_that_vllm_has_is_not_needed(checkout: Path) -> None:
+    file = checkout / "recipes/4x/b.yaml"
+    file.write_text("model: a/diffusiongemma-26B\nmods: [mods/diffusiongemma]\n")
+    conversion = convert(file)
+
+    assert conversion.data["image"]["vllm"] == "vllm==0.32.0"
+    assert [(part.key, part.kind) for part in conversion.omissions] == [("mods/diffusiongemma", "note")]
+
+
+DRAFTS = {
+    """--speculative-config '{{"method": "dflash", "model": "c/Draft.1"}}'""": "",
+    "--speculative-config.model c/Draft.1 --speculative-config.method dflash": "",
+    "--spec-model c/Draft.1 --spec-method dflash": "",
+    "--spec-model /drafter --spec-method dflash": "draft_model: c/Draft.1",
+}
+
+
+@pytest.mark.parametrize(("flags", "keys"), DRAFTS.items())
+def test_a_draft_is_a_second_download(checkout: Path, flags: str, keys: str) -> None:
+    file = checkout / "recipes/4x/a.yaml"
+    file.write_text(f"recipe_version: '1'\nmodel: a/b\n{keys}\ncommand: |\n  vllm serve a/b {flags}\n")
+    ran = CliRunner().invoke(app, ["import", str(file), "-o", "recipes/a.yaml"])
+
+    assert ran.exit_code == 0, ran.output
+    loaded = recipe.load(Path("recipes/a.yaml"))
+    assert [(weights.id, weights.path) for weights in loaded.model.fetched] == [("a/b", "b"), ("c/Draft.1", "Draft.1")]
+    assert "/models/Draft.1" in str(loaded.serve.args)

@@ -1,0 +1,205 @@
+"""What an import once lost or changed without a word: flags, variables, types of keys, and the image of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.config import source
+from sparkops.config.recipe import Recipe
+from sparkops.convert import command_lines, other_tools, releases
+from sparkops.convert.conversion import Conversion
+from sparkops.errors import ConfigError
+
+HEAD = "recipe_version: '1'\nmodel: a/b\n"
+
+
+def of(tmp_path: Path, text: str, *without: str) -> Conversion:
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    conversion = other_tools.convert(other_tools.read(file), text, "mine", without)
+    source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
+    return conversion
+
+
+def command(*lines: str, head: str = HEAD) -> str:
+    return head + "command: |\n" + "".join(f"  {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("level", ["-O3", "-O 3", "-O=3"])
+def test_a_level_of_optimization_does_not_take_away_the_value_before_it(tmp_path: Path, level: str) -> None:
+    conversion = of(tmp_path, command(f"vllm serve a/b --gpu-memory-utilization 0.7 {level}"))
+
+    assert conversion.data["serve"]["args"] == {"gpu-memory-utilization": 0.7, "optimization-level": 3}
+    assert conversion.data["memory"]["claim_gib"] == 91
+    assert conversion.omissions == []
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        ("-n2 -r0", {"nnodes": 2, "node-rank": 0}),
+        ("--a 1 -x 4", {"a": 1, "-x": 4}),
+        ("--a 1 -x=4", {"a": 1, "-x": 4}),
+        ("--a -1 -.5", {"a": [-1, -0.5]}),
+        ("--a '-x y'", {"a": "-x y"}),
+        ("-O x", {"-O": "x"}),
+    ],
+)
+def test_a_word_with_a_dash_is_a_flag_as_in_argparse(line: str, flags: dict[str, Any]) -> None:
+    assert dict(command_lines.flags(command_lines.words(line))) == flags
+
+
+def test_a_short_flag_that_vllm_lacks_is_refused(tmp_path: Path) -> None:
+    (part,) = of(tmp_path, command("vllm serve a/b --gpu-memory-utilization 0.7 -x 4")).refusals
+
+    assert (part.line, part.key) == (4, "-x")
+    assert part.reason.endswith("has no flag -x")
+
+
+@pytest.mark.parametrize("word", ['"$model_dir"', "${MODEL}", "'$model_dir'"])
+def test_a_variable_of_the_shell_is_no_model(tmp_path: Path, word: str) -> None:
+    (part,) = of(tmp_path, command("model_dir=$(mktemp -d)", f"vllm serve {word}")).refusals
+
+    assert (part.line, part.key) == (5, "model")
+    assert "variable of the original's shell" in part.reason
+
+
+def test_a_variable_with_a_value_is_filled_in(tmp_path: Path) -> None:
+    text = command(
+        "set -e", "MODEL=c/d", "export VLLM_X=1", 'OMP_NUM_THREADS=2 vllm serve "$MODEL" --max-num-seqs ${N:-3}'
+    )
+    conversion = of(tmp_path, text + "env: {VLLM_DO_NOT_TRACK: 1}\n")
+
+    assert conversion.data["model"]["id"] == "c/d"
+    assert conversion.data["serve"]["args"] == {"max-num-seqs": 3}
+    assert conversion.data["serve"]["env"] == {"VLLM_DO_NOT_TRACK": "1", "OMP_NUM_THREADS": "2"}
+    assert {part.key for part in conversion.losses} == {"model", "env.VLLM_X"}
+
+
+def test_a_second_server_is_refused(tmp_path: Path) -> None:
+    (part,) = of(tmp_path, command("vllm serve a/b --max-num-seqs 2", "vllm serve c/d --max-num-seqs 3")).refusals
+
+    assert (part.line, part.key) == (5, "command")
+    assert "second server" in part.reason
+
+
+def test_a_flag_on_a_line_without_a_backslash_belongs_to_the_command(tmp_path: Path) -> None:
+    conversion = of(tmp_path, command("vllm serve a/b", "--max-num-seqs 2", "echo done"))
+
+    assert conversion.data["serve"]["args"] == {"max-num-seqs": 2}
+    assert [part.key for part in conversion.losses] == ["'; echo done'"] or conversion.losses
+
+
+WRONG_VALUES = {
+    "--gpu-memory-utilization lots": "gpu-memory-utilization: expected a share of the memory",
+    "--gpu-memory-utilization 85": "gpu-memory-utilization: expected a share of the memory",
+    "--gpu-memory-utilization 0.7 0.8": "gpu-memory-utilization: expected one value, got 0.7 0.8",
+    "--max-model-len -1": "max-model-len: expected a number of tokens",
+    "--max-num-seqs many": "max-num-seqs: expected a whole number, got many",
+    "--enable-prefix-caching yes": "enable-prefix-caching: expected no value, got yes",
+    "--max-num-seqs": "max-num-seqs: expected a value, got none",
+    "--kv-cache-dtype “fp8”": "command: “fp8” has typographic quotes",
+    "-O 3 --optimization-level 7": "optimization-level: vLLM 0.23.0 rejects the value 7",
+    "-tp 0": "tensor-parallel-size: expected a whole number from 1, got 0",
+}
+
+
+@pytest.mark.parametrize(("flag", "why"), WRONG_VALUES.items())
+def test_a_value_that_vllm_does_not_read_is_refused(tmp_path: Path, flag: str, why: str) -> None:
+    refusals = of(tmp_path, command("vllm serve a/b \\", flag)).refusals
+
+    assert [part.line for part in refusals][:1] == [5]
+    assert f"{refusals[0].key}: {refusals[0].reason}".startswith(why)
+
+
+@pytest.mark.parametrize(
+    "flag", ["--max-model-len 32k", "--max-model-len auto", "--cudagraph-capture-sizes 1 2", "--attention-backend auto"]
+)
+def test_a_value_that_vllm_reads_is_imported(tmp_path: Path, flag: str) -> None:
+    assert of(tmp_path, command(f"vllm serve a/b {flag}")).omissions == []
+
+
+@pytest.mark.parametrize("keys", ["env: []", "mods: {}", "defaults: ''"])
+def test_an_empty_key_of_another_type_has_nothing_to_lose(tmp_path: Path, keys: str) -> None:
+    assert of(tmp_path, f"{HEAD}{keys}\n").omissions == []
+
+
+def test_a_recipe_of_vllm_project_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a recipe of vllm-project/recipes"):
+        of(tmp_path, "meta: {title: x}\nmodel: {model_id: a/b}\nvariants: {}\n")
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("mods: {a: b}", "mods: expected a list of directories, got {'a': 'b'}"),
+        ("mods: mods/a", "mods: expected a list of directories, got 'mods/a'"),
+        ("env: [A=1]", "env: expected a mapping of names to values, got ['A=1']"),
+        ("command: 5", "command: expected the text of a command, got 5"),
+        ("defaults: 5", "defaults: expected a mapping of names to values, got 5"),
+    ],
+)
+def test_a_key_of_another_type_is_refused(tmp_path: Path, keys: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        of(tmp_path, f"{HEAD}{keys}\n")
+    assert f":3: {problem}" in str(refused.value)
+
+
+def test_names_for_clients_are_aliases(tmp_path: Path) -> None:
+    conversion = of(tmp_path, command("vllm serve a/b --served-model-name b Org/B gpt 'two words'"))
+
+    assert conversion.data["serve"]["aliases"] == ["Org/B", "gpt"]
+    assert [(part.line, part.key) for part in conversion.losses] == [(4, "served-model-name two words")]
+
+
+IMAGES = {
+    "acme/MiniMax-M2.5-AWQ": ("0.23.0", "minimax_m2"),
+    "acme/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4": ("0.23.0", "nemotron_h"),
+    "acme/gemma-4-26B-A4B-it": ("0.23.0", "gemma4"),
+    "acme/GLM-4.7-Flash-AWQ-4bit": ("0.23.0", "glm4_moe_lite"),
+    "acme/Mistral-Small-4-119B-2603-NVFP4": ("0.23.0", "mistral4"),
+    "acme/command-a-plus-w4a4": ("0.32.0", "cohere2_moe"),
+    "acme/DeepSeek-V4-Flash": ("0.32.0", "deepseek_v4"),
+    "acme/Qwen3.6-27B-FP8": ("0.23.0", "qwen3_5"),
+    "acme/Qwen3-8B": ("0.23.0", "qwen3"),
+    "acme/Qwen3.8-Flash-Next-NVFP4": ("0.32.0", "qwen4_exp"),
+    "acme/Step-3.7-Flash-FP8": ("0.32.0", "step3p7"),
+}
+
+
+@pytest.mark.parametrize(("model", "version", "type_"), [(model, *image) for model, image in IMAGES.items()])
+def test_the_image_loads_the_type_of_the_model(tmp_path: Path, model: str, version: str, type_: str) -> None:
+    conversion = of(tmp_path, f"model: {model}\n")
+    image = conversion.data["image"]
+
+    assert image["vllm"] == f"vllm=={version}"
+    assert ("transformers==5.5.3" in image.get("packages", [])) == (version == "0.23.0")
+    assert f"loads {type_} since" in conversion.guessed["image"]
+
+
+def test_a_flag_of_a_newer_vllm_takes_the_image_that_has_it(tmp_path: Path) -> None:
+    conversion = of(tmp_path, command("vllm serve a/Qwen3-8B --moe-backend b12x", head="model: a/Qwen3-8B\n"))
+
+    assert conversion.data["image"]["vllm"] == "vllm==0.32.0"
+    assert conversion.refusals == []
+
+
+def test_an_unknown_model_is_named_as_such(tmp_path: Path) -> None:
+    assert "no fact says what loads the model" in of(tmp_path, HEAD).guessed["image"]
+
+
+def test_code_of_the_repository_is_a_choice_where_the_model_needs_it(tmp_path: Path) -> None:
+    def parts(model: str) -> list[tuple[str, str]]:
+        text = command(f"vllm serve {model} --trust-remote-code", head=f"model: {model}\n")
+        return [(part.key, part.kind) for part in of(tmp_path, text).omissions]
+
+    assert parts("a/MiMo-V2.5-NVFP4") == [("trust-remote-code", "refusal")]
+    assert parts("a/MiniMax-M2.5") == [("trust-remote-code", "note")]
+    assert parts("a/b") == [("trust-remote-code", "loss")]
+
+
+def test_each_model_type_loads_in_an_image() -> None:
+    assert [known for known in releases.TYPES if not any(releases.loads(one, known) for one in releases.RELEASES)] == []
