@@ -1,0 +1,106 @@
+"""Name the wheels in a directory of a stage, from the calls that build or copy them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from posixpath import basename, dirname
+
+from sparkops.lint.calls import Call
+from sparkops.lint.installs import Install, package
+from sparkops.lint.stages import BuildStage, BuildStep, StagedBuild
+from sparkops.lint.text import expand
+from sparkops.lint.written import READERS, located
+
+UNKNOWN = ""
+"""The name of a wheel whose package the file does not have."""
+KEEPS_FILES = READERS | {"chmod", "chown", "du", "find", "git", "ls", "mkdir", "sha256sum", "wc"}
+"""Programs that put no wheel into a directory among their arguments."""
+OUTPUTS = ("--out-dir", "--outdir", "--wheel-dir", "--dist-dir", "-d", "-o")
+MAX_DEPTH = 8
+
+
+def packages(build: StagedBuild, stage: BuildStage, directory: str) -> frozenset[str]:
+    """Return the packages of the wheels in a directory of a stage; UNKNOWN among them if the file does not name all."""
+    return frozenset(_Trace(build).names(stage, directory, 0)) or frozenset({UNKNOWN})
+
+
+def named(path: str) -> str:
+    """Return the package of a wheel with a name, such as `vllm-*.whl`; UNKNOWN for any other path."""
+    name = package(path, "/") if ".whl" in path else UNKNOWN
+    return UNKNOWN if "$" in name else name
+
+
+class _Trace:
+    def __init__(self, build: StagedBuild) -> None:
+        self.stages = {stage.name: stage for stage in build.stages}
+        self.arguments = build.arguments
+
+    def names(self, stage: BuildStage | None, directory: str, depth: int) -> Iterator[str]:
+        if not stage or depth > MAX_DEPTH:
+            yield UNKNOWN
+            return
+        for step in (step for ancestor in stage.lineage for step in ancestor.steps):
+            for target, source, origin in self._placed(step):
+                if name := named(source) if _overlap(target, directory) else "":
+                    yield name
+                elif _overlap(target, directory):
+                    below = directory[len(target) :] if directory.startswith(target) else ""
+                    yield from self.names(origin, located(source, f".{below}"), depth + 1)
+            for call in step.calls:
+                install = next((install for install in step.installs if install.call is call), None)
+                if (output := _output(call, install)) is not None:
+                    if output == directory:
+                        sources = install.requirements if install else ()
+                        yield from (package(source, call.directory) for source in sources or (".",))
+                elif not install and call.program not in KEEPS_FILES:
+                    yield from self._copied(stage, directory, call, depth)
+
+    def _placed(self, step: BuildStep) -> Iterator[tuple[str, str, BuildStage | None]]:
+        """Yield target, source and stage of all that COPY, ADD or a mount takes from elsewhere."""
+        values = {**self.arguments, **step.values}
+        for flag, value in step.instruction.flags:
+            mount = dict(part.partition("=")[::2] for part in value.split(","))
+            target = mount.get("target") or mount.get("dst") or mount.get("destination")
+            if flag == "mount" and target and mount.get("type", "bind") == "bind":
+                source = mount.get("source") or mount.get("src") or "/"
+                origin = self.stages.get(expand(mount.get("from", ""), values).lower())
+                yield located(step.directory, expand(target, values)), located("/", expand(source, values)), origin
+        if step.instruction.keyword in ("COPY", "ADD") and (paths := step.instruction.paths):
+            origin = self.stages.get(expand(dict(step.instruction.flags).get("from", ""), values).lower())
+            for source in (located("/", expand(path, values)) for path in paths[:-1]):
+                unnamed = "*" in basename(source) and not named(source)
+                yield (
+                    located(step.directory, expand(paths[-1], values)),
+                    dirname(source) if unnamed else source,
+                    origin,
+                )
+
+    def _copied(self, stage: BuildStage, directory: str, call: Call, depth: int) -> Iterator[str]:
+        """Yield the wheels that a program such as cp or curl puts into a directory."""
+        paths = [located(call.directory, word.partition("=")[2] or word) for word in call.argv[1:]]
+        if any(path and _overlap(path, directory) for path in paths):
+            wheels = [path for path in paths if ".whl" in path]
+            yield from () if wheels else (UNKNOWN,)
+            for path in wheels:
+                if name := named(path):
+                    yield name
+                else:
+                    yield from self.names(stage, dirname(path), depth + 1)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def _output(call: Call, install: Install | None) -> str | None:
+    """Return the directory into which a call builds wheels; None if it builds none."""
+    setup = call.program.startswith("python") and "bdist_wheel" in call.argv
+    if not (setup or call.program == "build" or (install and install.verb in ("build", "wheel"))):
+        return None
+    wheel = install is not None and install.verb == "wheel"
+    where, options = (".", (*OUTPUTS, "-w")) if wheel else ("dist", OUTPUTS)
+    for word, following in zip(call.argv, (*call.argv[1:], ""), strict=True):
+        name, sign, value = word.partition("=")
+        if name in options:
+            where = value if sign else following
+    return located(call.directory, where)
