@@ -61,7 +61,7 @@ xgrammar 0.2.8 torch>=1.10.0
 """
 """One package a line: name, version, and the requirement of torch without extras, if any."""
 RELEASES = {
-    "sglang": "0.5.4 2.8.0, 0.5.5 ?, 0.5.6 2.9.1, 0.5.11 ?, 0.5.12 2.11.0, 0.5.16 ?",
+    "sglang": "0.4.6 2.6.0, 0.4.7 2.7.1, 0.5.1 2.8.0, 0.5.6 2.9.1, 0.5.11 2.11.0, 0.5.16 ?",
     "vllm": "0.6.6 2.5.1, 0.8.0 2.6.0, 0.9.0 2.7.0, 0.10.0 2.7.1, 0.10.2 2.8.0, 0.11.1 2.9.0, 0.14.0 2.9.1, "
     "0.17.0 2.10.0, 0.20.0 2.11.0, 0.27.0 2.13.0, 0.33.0 2.14.0, 0.33.1 ?",
     "xformers": "0.0.28 ?, 0.0.29.post3 2.6.0, 0.0.30 2.7.0, 0.0.31 2.7.1, 0.0.32 2.8.0, 0.0.33 2.9.0, 0.0.34 ?",
@@ -121,8 +121,9 @@ def admits(requirement: str, version: str) -> bool:
         wanted = release(limit.rstrip(".")) or ()
         if numbers is None:
             return False
-        same = numbers[: len(wanted)] == wanted
-        holds = {"==": same, "!=": not same, ">=": numbers >= wanted, "<=": numbers <= wanted or same}
+        shorter = min(len(numbers), len(wanted))  # an image for torch 2.6 has any release of 2.6
+        same = numbers[:shorter] == wanted[:shorter]
+        holds = {"==": same, "!=": not same, ">=": numbers >= wanted or same, "<=": numbers <= wanted or same}
         if not holds.get(sign, numbers < wanted if sign == "<" else numbers > wanted):
             return False
     return True

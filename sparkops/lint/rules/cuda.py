@@ -22,7 +22,7 @@ CMAKE_RUNS = re.compile(r"(12[01]f?|121a)(-real|-virtual)?|all|all-major|native|
 NVCC_RUNS = re.compile(r"(sm|compute)_(120f?|121[af]?)(?![0-9a-z])|=all(-major)?$|\$")
 FIX = f"ENV {LISTS[0]}={SPARK} in this stage, before this line"
 NVCC_NAMES = re.compile(r"\.cu$|^-arch|gencode")
-SETS_LIST = re.compile(r"nvcr\.io/nvidia/(pytorch|vllm|sglang|tritonserver)")
+SETS_LIST = re.compile(r"nvcr\.io/nvidia/(nemo|pytorch|sglang|tensorrt-llm|tritonserver|vllm)")
 """NVIDIA's framework images, whose environment has a list that ends in 12.0+PTX."""
 NO_COMPILER = re.compile(r"nvidia/cuda:[^ ]*-(base|runtime)")
 SETUP = frozenset({"bdist_wheel", "build_ext", "develop", "install"})

@@ -212,6 +212,8 @@ class _TorchPins:
 
 def _torch_of_image(image: str) -> str:
     """Return the version of torch in an image, from its tag; empty if unknown."""
+    if named := re.search(r"torch[-_]?([0-9]+\.[0-9.]*[0-9])", image):
+        return named[1]
     name, _, tag = image.rpartition("/")[2].partition(":")
     number = re.match(r"v?([0-9]+(\.[0-9]+)+)(?![0-9a-z.]*(rc|dev|a[0-9]))", tag)
     if not number or image.startswith("nvcr.io/"):
