@@ -258,5 +258,5 @@ def version(requirement: str) -> str:
 def _name(requirement: str) -> str:
     """Return the package's name in lower case; anything else, such as a path or a URL, unchanged."""
     match = NAME.match(requirement)
-    plain = match and not re.search(r"[/$]|\.whl", requirement)
+    plain = match and ".whl" not in match[0] and re.match(r"\s*($|[=<>!~;,[@])", requirement[match.end() :])
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match and plain else requirement

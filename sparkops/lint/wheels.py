@@ -78,7 +78,8 @@ class _Trace:
     def _copied(self, stage: BuildStage, directory: str, call: Call, depth: int) -> Iterator[str]:
         """Yield the wheels that a program such as cp or curl puts into a directory."""
         paths = [located(call.directory, word.partition("=")[2] or word) for word in call.argv[1:]]
-        if any(path and _overlap(path, directory) for path in paths):
+        written = paths[-1:] if call.program in ("cp", "mv") else paths
+        if any(path and _overlap(path, directory) for path in written):
             wheels = [path for path in paths if ".whl" in path]
             yield from () if wheels else (UNKNOWN,)
             for path in wheels:
