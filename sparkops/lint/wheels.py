@@ -16,12 +16,14 @@ UNKNOWN = ""
 KEEPS_FILES = READERS | {"chmod", "chown", "du", "find", "git", "ls", "mkdir", "sha256sum", "wc"}
 """Programs that put no wheel into a directory among their arguments."""
 OUTPUTS = ("--out-dir", "--outdir", "--wheel-dir", "--dist-dir", "-d", "-o")
+ANY_PROJECT = frozenset({"app", "build", "home", "opt", "root", "src", "tmp", "work", "workspace", "wheels"})
+"""Directories that are not named after a project."""
 MAX_DEPTH = 8
 
 
 def packages(build: StagedBuild, stage: BuildStage, directory: str) -> frozenset[str]:
     """Return the packages of the wheels in a directory of a stage; UNKNOWN among them if the file does not name all."""
-    return frozenset(_Trace(build).names(stage, directory, 0)) or frozenset({UNKNOWN})
+    return frozenset(_Trace(build).names(stage, directory, 0))
 
 
 def named(path: str) -> str:
@@ -35,15 +37,17 @@ class _Trace:
         self.stages = {stage.name: stage for stage in build.stages}
         self.arguments = build.arguments
 
-    def names(self, stage: BuildStage | None, directory: str, depth: int) -> Iterator[str]:
+    def names(self, stage: BuildStage | None, directory: str, depth: int) -> list[str]:
         if not stage or depth > MAX_DEPTH:
-            yield UNKNOWN
-            return
+            return [UNKNOWN]
+        return list(self._written(stage, directory, depth)) or [_project(directory)]
+
+    def _written(self, stage: BuildStage, directory: str, depth: int) -> Iterator[str]:
         for step in (step for ancestor in stage.lineage for step in ancestor.steps):
             for target, source, origin in self._placed(step):
                 if name := named(source) if _overlap(target, directory) else "":
                     yield name
-                elif _overlap(target, directory):
+                elif _overlap(target, directory) and (origin or len(target) >= len(directory)):
                     below = directory[len(target) :] if directory.startswith(target) else ""
                     yield from self.names(origin, located(source, f".{below}"), depth + 1)
             for call in step.calls:
@@ -79,7 +83,7 @@ class _Trace:
         """Yield the wheels that a program such as cp or curl puts into a directory."""
         paths = [located(call.directory, word.partition("=")[2] or word) for word in call.argv[1:]]
         written = paths[-1:] if call.program in ("cp", "mv") else paths
-        if any(path and _overlap(path, directory) for path in written):
+        if any(f"{path}/".startswith(f"{directory}/") for path in written):
             wheels = [path for path in paths if ".whl" in path]
             yield from () if wheels else (UNKNOWN,)
             for path in wheels:
@@ -87,6 +91,12 @@ class _Trace:
                     yield name
                 else:
                     yield from self.names(stage, dirname(path), depth + 1)
+
+
+def _project(directory: str) -> str:
+    """Return the project whose builds go to a directory by default, such as vllm for /src/vllm/dist."""
+    project = basename(dirname(directory)) if basename(directory) == "dist" else UNKNOWN
+    return UNKNOWN if project in ANY_PROJECT else project
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -144,6 +144,8 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
          "FROM nvcr.io/nvidia/pytorch:26.01-py3\nRUN --mount=type=bind,from=a,target=/w uv pip install /w/*.whl", [4]),
         (f"{CUDA} AS a\nRUN uv build --out-dir /w /t/triton && curl -O https://h/x.zip -o /w/more\n{CUDA}\n"
          f"RUN uv pip install {PIN}\nCOPY --from=a /w /w\nRUN uv pip install /w/*.whl", [6]),
+        (f"{CUDA} AS b\nRUN make -C /src/vllm wheel\n{CUDA}\nCOPY --from=b /src/vllm/dist /w\n"
+         "RUN pip install /w/*.whl", [5]),
         # L2
         (f"{CUDA}\nRUN uv pip install {PIN}\nRUN cd /src/vllm && uv pip install .", [3]),
         (f"{CUDA}\nRUN uv pip install {PIN}\n"
@@ -381,6 +383,9 @@ PASSING: dict[str, list[str]] = {
         f"{CUDA}\nRUN pip install vllm --extra-index-url https://h/whl/cu130",
         f"{CUDA}\nRUN uv pip install --torch-backend=cu130 vllm && uv pip install --dry-run sglang",
         f"{CUDA}\nRUN uv pip install {PIN}\nWORKDIR /vllm\nRUN sed -i '/torch/d' requirements/*.txt && pip install .",
+        f"{CUDA}\nRUN pip install accelerate && uv pip install /w/*.whl --extra-index-url https://h/whl/cu$(cat /v)",
+        f"{CUDA} AS b\nRUN make -C /src/mooncake wheel\n{CUDA}\nCOPY --from=b /src/mooncake/dist /w\n"
+        "RUN pip install /w/*.whl",
         # L8
         f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv sync --no-install-package vllm --no-install-package torch",
         f"{CUDA}\nENV UV_CONSTRAINT=/c.txt\nRUN echo {PIN} > /c.txt && uv pip install vllm",

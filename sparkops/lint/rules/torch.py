@@ -150,7 +150,8 @@ class _TorchPins:
     def replacing(self, build: StagedBuild, install: Install) -> Iterator[str]:
         """Yield the requirements of a call that choose torch, or may replace the installed one."""
         torch = self.torch_before(install)
-        if install.pins or (torch is None and install.backend not in ("", "cpu")):
+        chosen = install.backend not in ("", "cpu") and not torch and not self.image_has_torch
+        if install.pins or chosen:
             return
         requirements = self.named_files(install, ("--requirement",))
         if any(file.text is None or pins(file.text) for file in requirements):
