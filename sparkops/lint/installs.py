@@ -46,6 +46,8 @@ TOOLS = frozenset(
 OTHER_PACKAGES = NO_TORCH | TOOLS | {"torch"}
 SOURCE = re.compile(r"(?!.*\.whl)\.{0,2}(/.*)?|\.+(\[.*)?|.*git\+.*|.*\.tar\.gz")
 """A requirement that must be built: a directory, a repository, a source archive."""
+COMPUTED = re.compile(r"\$\{[^{}]*\}|\$\((?:[^()]|\([^()]*\))*\)")
+"""An expansion that only a shell can make, with any signs in it."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 PIN = re.compile(
     r"(?<![\w.-])torch(?:\[[^]]*\])?\s*===?\s*([^\s;,\"'&|]+)|(?<![\w.-])torch-([0-9][^-/\s]*)-[^/\s]*\.whl"
@@ -131,7 +133,8 @@ class Install:
     @property
     def names_torch(self) -> bool:
         """Whether torch itself is among its requirements; then the versions of torchaudio and torchvision follow it."""
-        return any(package(text, self.directory) in ("torch", "pytorch") for text in self.requirements)
+        computed = any("torch" in text and text.startswith("$(") for text in self.requirements)  # $(cat torch.txt)
+        return computed or any(package(text, self.directory) in ("torch", "pytorch") for text in self.requirements)
 
     @property
     def compiles(self) -> bool:
@@ -237,6 +240,7 @@ def _needs_torch(requirement: str, directory: str) -> bool:
 
 def package(requirement: str, directory: str) -> str:
     """Return the package name of a requirement, also from the name of a wheel, repository or directory."""
+    requirement = COMPUTED.sub("$", requirement)
     name, at, _ = requirement.partition("@")
     if at and not re.search(r"[/:$]", name):
         return _name(name.strip())

@@ -81,7 +81,9 @@ BOUND_BEFORE = frozenset({"ktransformers", "torchvision", "xformers"})
 VERSIONS = {name: "".join(versions) for name, _, *versions in map(str.split, REQUIRES.strip().splitlines())}
 NEEDS_TORCH = frozenset(name for name, versions in VERSIONS.items() if versions) | UNREAD | BOUND_BEFORE
 NO_TORCH = (frozenset(VERSIONS) | UNREAD_WITHOUT) - NEEDS_TORCH
-BOUND = BOUND_BEFORE | {name for name, versions in VERSIONS.items() if re.search(r"==|<(?!=?3)", versions)}
+BINDS = re.compile(r"==|<(?!=?3)")
+"""In a requirement: only certain versions do."""
+BOUND = BOUND_BEFORE | {name for name, versions in VERSIONS.items() if BINDS.search(versions)}
 """Packages that require certain versions of torch: only they replace an installed torch."""
 COMPILED = frozenset(
     {"apex", "causal-conv1d", "deep-ep", "deep-gemm", "deepep", "deepgemm", "ktransformers"}

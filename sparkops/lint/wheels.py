@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from posixpath import basename, dirname
 
@@ -16,8 +17,11 @@ UNKNOWN = ""
 KEEPS_FILES = READERS | {"chmod", "chown", "du", "find", "git", "ls", "mkdir", "sha256sum", "wc"}
 """Programs that put no wheel into a directory among their arguments."""
 OUTPUTS = ("--out-dir", "--outdir", "--wheel-dir", "--dist-dir", "-d", "-o")
-ANY_PROJECT = frozenset({"app", "build", "home", "opt", "root", "src", "tmp", "work", "workspace", "wheels"})
+WHEELS = frozenset({"dist", "wheel", "wheels", "whl", "whls"})
+ANY_PROJECT = WHEELS | {"app", "build", "data", "home", "install", "mnt", "mount", "opt", "out", "output", "root"}
+ANY_PROJECT |= {"src", "tmp", "usr", "work", "workspace"}
 """Directories that are not named after a project."""
+ENGINES = frozenset({"lmdeploy", "sglang", "vllm"})
 MAX_DEPTH = 8
 
 
@@ -40,7 +44,8 @@ class _Trace:
     def names(self, stage: BuildStage | None, directory: str, depth: int) -> list[str]:
         if not stage or depth > MAX_DEPTH:
             return [UNKNOWN]
-        return list(self._written(stage, directory, depth)) or [_project(directory)]
+        names = list(self._written(stage, directory, depth)) or [UNKNOWN]
+        return [_project(directory)] if UNKNOWN in names else names
 
     def _written(self, stage: BuildStage, directory: str, depth: int) -> Iterator[str]:
         for step in (step for ancestor in stage.lineage for step in ancestor.steps):
@@ -55,7 +60,7 @@ class _Trace:
                 if (output := _output(call, install)) is not None:
                     if output == directory:
                         sources = install.requirements if install else ()
-                        yield from (package(source, call.directory) for source in sources or (".",))
+                        yield from (_known(package(source, call.directory)) for source in sources or (".",))
                 elif not install and call.program not in KEEPS_FILES:
                     yield from self._copied(stage, directory, call, depth)
 
@@ -94,9 +99,22 @@ class _Trace:
 
 
 def _project(directory: str) -> str:
-    """Return the project whose builds go to a directory by default, such as vllm for /src/vllm/dist."""
-    project = basename(dirname(directory)) if basename(directory) == "dist" else UNKNOWN
-    return UNKNOWN if project in ANY_PROJECT else project
+    """Return the project that a directory of wheels is named after, such as vllm for /src/vllm/dist or /w/vllm-wheels.
+
+    UNKNOWN without one.
+    """
+    *_, parent, name = ("", "", *directory.split("/"))
+    words = re.split(r"[-_]", name)
+    if name in WHEELS or parent in WHEELS:
+        return _known(parent if name in WHEELS else name)
+    return _known("-".join(words[:-1])) if words[-1] in WHEELS else UNKNOWN
+
+
+def _known(project: str) -> str:
+    """Return the name of a project, or the engine in it; UNKNOWN for a name that any project may have."""
+    words = re.split(r"[-_]", project)
+    engine = next((word for word in words if word in ENGINES), "")
+    return engine or (UNKNOWN if not project or ANY_PROJECT & set(words) or "$" in project else project)
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -386,6 +386,12 @@ PASSING: dict[str, list[str]] = {
         f"{CUDA}\nRUN pip install accelerate && uv pip install /w/*.whl --extra-index-url https://h/whl/cu$(cat /v)",
         f"{CUDA} AS b\nRUN make -C /src/mooncake wheel\n{CUDA}\nCOPY --from=b /src/mooncake/dist /w\n"
         "RUN pip install /w/*.whl",
+        f"{CUDA}\nRUN uv pip install {PIN}\nCOPY g /tmp/gateway_wheels\n"
+        "RUN pip install --force-reinstall /tmp/gateway_wheels/*.whl",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN cd x && python setup.py bdist_wheel --dist-dir=../flashinfer-dist\n"
+        "RUN uv pip install flashinfer-dist/*.whl",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN V=$(curl h/a) && pip install h/$V/sageattention-${{V#v}}+cu130-x.whl",
+        f"{CUDA}\nRUN uv pip install torch==$(cat /v)\nRUN pip install accelerate xformers",
         # L8
         f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv sync --no-install-package vllm --no-install-package torch",
         f"{CUDA}\nENV UV_CONSTRAINT=/c.txt\nRUN echo {PIN} > /c.txt && uv pip install vllm",

@@ -14,7 +14,7 @@ from sparkops.lint.finding import Violation
 from sparkops.lint.installs import SOURCE, Install, package, pins, version
 from sparkops.lint.rules.cuda import cuda_stages
 from sparkops.lint.stages import BuildStage, StagedBuild
-from sparkops.lint.torch_needs import BOUND, NEEDS_TORCH, admits, required
+from sparkops.lint.torch_needs import BINDS, BOUND, NEEDS_TORCH, admits, release, required
 from sparkops.lint.written import WrittenFiles, files, located
 
 OVERRIDES = ("--override", "UV_OVERRIDE")
@@ -188,8 +188,10 @@ class _TorchPins:
         if _torch_of_wheel(requirement) in {"".join(pin.split(".")[:2]) for pin in [*self.pins, torch] if pin}:
             return True
         needed = required(name, wanted)
-        if needed is None or not torch:
+        if needed is None:
             return name not in BOUND
+        if not release(torch):
+            return not BINDS.search(needed)
         return admits(needed, torch)
 
     def unnamed_may_replace(self, build: StagedBuild, install: Install, requirement: str, torch: str | None) -> bool:
@@ -200,10 +202,10 @@ class _TorchPins:
             if any(_path(call, engine) == path for call in inherited for engine in call.engines):
                 return False
         names = wheels.packages(build, self.stage, posixpath.dirname(path))
-        if wheels.UNKNOWN in names:
-            return True
-        stripped = install.tool == "pip" and torch is not None and self.file_strips
-        return bool(names & NEEDS_TORCH) and not stripped
+        if torch is None:
+            return wheels.UNKNOWN in names or bool(names & NEEDS_TORCH)
+        stripped = install.tool == "pip" and self.file_strips
+        return wheels.UNKNOWN in names or (bool(names & wheels.ENGINES) and not stripped)
 
     @property
     def may_pin(self) -> bool:
