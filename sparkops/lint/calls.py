@@ -89,10 +89,11 @@ class _Shell:
             if arms and arms[-1][1] == CONDITION:
                 number, result = arms[-1][0], condition_holds(pipeline, self.values)
                 results[number] = result if results.get(number, result) is result else None
+            undecided = any(results.get(number) is None for number, arm in arms if arm != CONDITION)
             before: list[Call] = []
             for simple in pipeline:
                 self._enter(simple)
-                for call in self._simple(simple, tuple(before)):
+                for call in self._simple(simple, tuple(before), maybe=undecided or simple.in_case):
                     yield call
                     before.append(call)
 
@@ -113,14 +114,16 @@ class _Shell:
             values, exported = {**self.values, **environment}, self.exported | set(environment)
             yield from _Shell(values, exported, self.directory, depth=self.depth + 1).run(script)
 
-    def _simple(self, simple: Simple, before: tuple[Call, ...]) -> Iterator[Call]:
+    def _simple(self, simple: Simple, before: tuple[Call, ...], *, maybe: bool) -> Iterator[Call]:
+        """Yield the calls of a command. `maybe`: it may not run, so that another value of a variable may stay."""
         every_word = (*simple.words, *(redirect.target for redirect in simple.redirects))
         inside = tuple(call for word in every_word for script in word.scripts for call in self._nested(script, {}))
         yield from inside
         assigned, words = self._assignments(simple.words)
         argv = tuple(field for word in words for field in word.fields(self.values))
         if not argv:
-            self.values |= assigned
+            other = {name for name in assigned if maybe and self.values.get(name, assigned[name]) != assigned[name]}
+            self.values |= assigned | dict.fromkeys(other)
         elif not self._changes_shell(argv):
             environment = {name: self.values.get(name) for name in self.exported} | assigned
             redirects = tuple(map(self._expanded, simple.redirects))

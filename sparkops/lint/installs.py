@@ -54,7 +54,7 @@ PIN = re.compile(
 )
 VERSION = re.compile(r"===?\s*([^\s;,]+)|-([0-9][^-/]*)-[^/\s]*\.whl|git\+.*@(v[0-9.]+)")
 BACKEND = re.compile(r"cu[0-9]{2,3}|cpu")
-INDEX = re.compile(r"/(cu[0-9]{2,3}|cu\$.*|cpu)/?$")
+INDEX = re.compile(r"/(cu[0-9]{2,3}|cu\$.*|\$[^/]*|cpu)/?$")
 WITHOUT_TORCH = re.compile(r"flashinfer\.ai|vllm\.ai")
 """Indexes of other packages."""
 

@@ -50,7 +50,7 @@ class Simple(NamedTuple):
     """A command: assignments, program and arguments as one list of words.
 
     `arms` are the parts of all `if` around it, the outermost first, and `subshells` the numbers of all `(` around it.
-    `negated`: it follows a `!`.
+    `negated`: it follows a `!`. `in_case`: it is in a `case`.
     """
 
     words: tuple[Word, ...]
@@ -58,6 +58,7 @@ class Simple(NamedTuple):
     arms: tuple[Arm, ...] = ()
     negated: bool = False
     subshells: tuple[int, ...] = ()
+    in_case: bool = False
 
 
 Pipeline = tuple[Simple, ...]
@@ -186,7 +187,7 @@ class _Parser:
 
     def _end_command(self) -> None:
         if self.words or self.redirects:
-            scopes = tuple(self.arms), self.negated, tuple(self.subshells)
+            scopes = tuple(self.arms), self.negated, tuple(self.subshells), self.cases > 0
             self.pipeline.append(Simple(tuple(self.words), tuple(self.redirects), *scopes))
             self.negated = False
         self.words.clear()

@@ -294,6 +294,8 @@ PASSING: dict[str, list[str]] = {
         f"ARG TORCH_VERSION=2.11.0+cu130\n{CUDA}\nARG TORCH_VERSION\nRUN uv pip install torch==$TORCH_VERSION",
         f"ARG V=1\n{CUDA}\nRUN V=$(cat /v) && uv pip install torch==$V x",
         "FROM nvidia/cuda:13.2.0-devel-ubuntu24.04\nRUN uv pip install torch==2.11.0+cu130",
+        f"{CUDA}\nRUN case $X in 13) T=cu130;; *) T=cu126;; esac; pip install torch==2.11.0 --index-url h/whl/$T",
+        f"{CUDA}\nRUN if [ -f a ]; then T=cu130; else T=cu126; fi; pip install torch==2.11.0 --index-url h/whl/$T",
         f"{CUDA}\nRUN uv pip install torch==2.3.0+cu130 -f https://h/torch-2.3.0+cu130/torch_scatter-2.1-cp312-x.whl",
         f"{CUDA} AS a\nRUN uv pip install torch==2.11.0+cu130\nFROM a AS b\nRUN uv pip install vllm\nFROM b\nRUN ls",
         f"{CUDA}\nRUN pip install uv==0.13.8 wheel",
