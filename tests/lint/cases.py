@@ -146,6 +146,8 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
          f"RUN uv pip install {PIN}\nCOPY --from=a /w /w\nRUN uv pip install /w/*.whl", [6]),
         (f"{CUDA} AS b\nRUN make -C /src/vllm wheel\n{CUDA}\nCOPY --from=b /src/vllm/dist /w\n"
          "RUN pip install /w/*.whl", [5]),
+        (f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install $(find /w -name 'vllm*.whl' | head -1)", [4]),
+        (f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install /w/*.whl\nENTRYPOINT [\"vllm\", \"serve\"]", [4]),
         # L2
         (f"{CUDA}\nRUN uv pip install {PIN}\nRUN cd /src/vllm && uv pip install .", [3]),
         (f"{CUDA}\nRUN uv pip install {PIN}\n"
@@ -394,6 +396,9 @@ PASSING: dict[str, list[str]] = {
         "RUN uv pip install flashinfer-dist/*.whl",
         f"{CUDA}\nRUN uv pip install {PIN}\nRUN V=$(curl h/a) && pip install h/$V/sageattention-${{V#v}}+cu130-x.whl",
         f"{CUDA}\nRUN uv pip install torch==$(cat /v)\nRUN pip install accelerate xformers",
+        f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install $(find /w -name 'flash*attn*.whl' | head -1)",
+        f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install /w/*.whl",
+        "FROM h/verl:cu126-vllm0.8.4\nRUN pip install vllm datasets",
         # L8
         f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv sync --no-install-package vllm --no-install-package torch",
         f"{CUDA}\nENV UV_CONSTRAINT=/c.txt\nRUN echo {PIN} > /c.txt && uv pip install vllm",

@@ -39,6 +39,7 @@ KEEP_FIX = (
     "RUN pip freeze | grep '^torch==' > /opt/torch.txt and ENV {name}=/opt/torch.txt in this stage, "
     "to keep the torch of the image"
 )
+ENGINE = re.compile(rf"\b({'|'.join(sorted(wheels.ENGINES))})\b")
 EDITORS = frozenset({"sed", "grep", "perl"})
 FULL_VERSION = re.compile(r"[0-9][^$`*]*\+[^$`*]+")
 
@@ -179,9 +180,8 @@ class _TorchPins:
         earlier = (call for call in self.installs[: self.installs.index(install)] if call.tool == install.tool)
         if not wanted and any(package(text, call.directory) == name for call in earlier for text in call.engines):
             return True
-        image, _, tag = self.stage.root.partition(":")
-        companion = name == "torchvision" and self.image_has_torch and UNKNOWN_IMAGE not in image
-        return (name in image or companion) and (not wanted or wanted in tag)
+        companion = name == "torchvision" and self.image_has_torch and UNKNOWN_IMAGE not in self.stage.root
+        return (name in self.stage.root or companion) and (not wanted or wanted in self.stage.root)
 
     def suits(self, name: str, wanted: str, requirement: str, torch: str) -> bool:
         """Return whether a package needs no other torch than the installed one."""
@@ -202,15 +202,20 @@ class _TorchPins:
             if any(_path(call, engine) == path for call in inherited for engine in call.engines):
                 return False
         names = wheels.packages(build, self.stage, posixpath.dirname(path))
+        if wheels.UNKNOWN in names:
+            return install.tool == "uv" or any(map(ENGINE.search, _texts(build)))
         if torch is None:
-            return wheels.UNKNOWN in names or bool(names & NEEDS_TORCH)
-        stripped = install.tool == "pip" and self.file_strips
-        return wheels.UNKNOWN in names or (bool(names & wheels.ENGINES) and not stripped)
+            return bool(names & NEEDS_TORCH)
+        return bool(names & wheels.ENGINES) and not (install.tool == "pip" and self.file_strips)
 
     @property
     def may_pin(self) -> bool:
         """Whether a file that may pin torch comes from elsewhere, so that its text is unknown."""
         return any(file.may_exist and file.text is None for file in self.pinning_files)
+
+
+def _texts(build: StagedBuild) -> Iterator[str]:
+    return (instruction.rest.text for instruction in build.dockerfile.instructions)
 
 
 def _torch_of_image(image: str) -> str:
