@@ -241,9 +241,8 @@ def _needs_torch(requirement: str, directory: str) -> bool:
 def package(requirement: str, directory: str) -> str:
     """Return the package name of a requirement, also from the name of a wheel, repository or directory."""
     if requirement.startswith("$("):  # such as $(find /w -name "vllm*.whl" | head -1)
-        requirement = next(
-            (word for word in re.split(r"[\s\"']", requirement.rstrip(")")) if ".whl" in word), requirement
-        )
+        words = re.split(r"[\s\"']", requirement.rstrip(")"))
+        requirement = next((word for word in words if ".whl" in word), requirement)
     requirement = COMPUTED.sub("$", requirement)
     name, at, _ = requirement.partition("@")
     if at and not re.search(r"[/:$]", name):
