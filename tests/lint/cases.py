@@ -156,6 +156,7 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA}\nRUN uv pip install {PIN}\n"
          "RUN if [ -d a ]; then cd /a/vllm; else cd /b/vllm; fi && uv pip install .", [3]),
         (f"{CUDA}\nRUN cd /a && echo {PIN} > o.txt\nRUN uv pip install vllm --override /o.txt", [3]),
+        (f"{CUDA}\nRUN pip install {PIN}\nRUN sed -i /a_torch/d s.py && pip install git+https://h/sglang", [3]),
         # L3
         (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install --reinstall torch", [3]),
         (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install -U --no-deps torch torchvision", [3]),
@@ -399,6 +400,9 @@ PASSING: dict[str, list[str]] = {
         f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install $(find /w -name 'flash*attn*.whl' | head -1)",
         f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install /w/*.whl",
         "FROM h/verl:cu126-vllm0.8.4\nRUN pip install vllm datasets",
+        f"{CUDA}\nRUN case $X in a) T=2.8.0 V=0.11.0;; *) T=2.9.0 V=0.12.0;; esac; pip install torch==$T --index-url "
+        "h/whl/cu130 && pip install vllm==$V",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install lmdeploy==0.12.1",
         # L8
         f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv sync --no-install-package vllm --no-install-package torch",
         f"{CUDA}\nENV UV_CONSTRAINT=/c.txt\nRUN echo {PIN} > /c.txt && uv pip install vllm",

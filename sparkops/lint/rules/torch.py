@@ -40,6 +40,7 @@ KEEP_FIX = (
     "to keep the torch of the image"
 )
 ENGINE = re.compile(rf"\b({'|'.join(sorted(wheels.ENGINES))})\b")
+TORCH_LINE = re.compile(r"(?<![\w.-])torch(?![\w./-]*\.(py|txt)\b|\w)")
 EDITORS = frozenset({"sed", "grep", "perl"})
 FULL_VERSION = re.compile(r"[0-9][^$`*]*\+[^$`*]+")
 
@@ -126,7 +127,7 @@ class _TorchPins:
         """Whether vLLM's use_existing_torch.py, or an editor, removes torch from the requirements of a source."""
         calls = (call for stage in self.stage.lineage for call in stage.calls)
         return any(
-            word.endswith("use_existing_torch.py") or (call.program in EDITORS and "torch" in word)
+            word.endswith("use_existing_torch.py") or (call.program in EDITORS and TORCH_LINE.search(word))
             for call in calls
             for word in call.argv
         )
@@ -163,8 +164,10 @@ class _TorchPins:
             if ".whl" in requirement and wheels.named(requirement) == wheels.UNKNOWN:
                 if self.unnamed_may_replace(build, install, requirement, torch):
                     yield requirement
-            elif name not in NEEDS_TORCH or (
-                self.strips and ".whl" not in requirement and SOURCE.fullmatch(requirement)
+            elif (
+                name not in NEEDS_TORCH
+                or "$" in wanted
+                or (self.strips and ".whl" not in requirement and SOURCE.fullmatch(requirement))
             ):
                 continue
             elif torch is None:
@@ -185,11 +188,11 @@ class _TorchPins:
 
     def suits(self, name: str, wanted: str, requirement: str, torch: str) -> bool:
         """Return whether a package needs no other torch than the installed one."""
-        if _torch_of_wheel(requirement) in {"".join(pin.split(".")[:2]) for pin in [*self.pins, torch] if pin}:
-            return True
+        if name in BOUND and (built_for := _torch_of_wheel(requirement)):
+            return built_for in {"".join(pin.split(".")[:2]) for pin in [*self.pins, torch] if pin}
         needed = required(name, wanted)
         if needed is None:
-            return name not in BOUND
+            return name not in BOUND or bool(wanted and release(torch))  # a pair of versions was tried together
         if not release(torch):
             return not BINDS.search(needed)
         return admits(needed, torch)
