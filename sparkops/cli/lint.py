@@ -139,7 +139,10 @@ def _assets() -> tuple[Mapping[str, str], Mapping[str, bytes]]:
 
 def _text(file: Path) -> str:
     try:
-        return (sys.stdin.buffer.read() if file == STDIN else files.read(file)).decode()
+        content = sys.stdin.buffer.read(files.MOST + 1) if file == STDIN else files.read(file)
+        if len(content) > files.MOST:
+            raise UsageError(f"stdin is larger than {files.MOST} bytes", next_step="Pass one Dockerfile.")
+        return content.decode()
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

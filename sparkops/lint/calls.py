@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from posixpath import basename
+from posixpath import basename, join, normpath
 
 from sparkops.lint.shell import CONDITION, ELSE, HEREDOCS, Redirect, Simple, condition_holds, pipelines
 from sparkops.lint.text import Text, Values, Word, expand
@@ -49,6 +49,7 @@ class Call:
     argv: tuple[str, ...]
     line: int
     environment: Values
+    directory: str = "/"
     redirects: tuple[ExpandedRedirect, ...] = ()
     before: tuple[Call, ...] = ()
     inside: tuple[Call, ...] = ()
@@ -59,19 +60,25 @@ class Call:
         return basename(self.argv[0])
 
 
-def calls(script: Text, environment: Values) -> Iterator[Call]:
-    """Yield every call of a script in source order, also in substitutions and in `sh -c`.
+def calls(script: Text, environment: Values, directory: str = "/") -> Iterator[Call]:
+    """Yield every call of a script that starts in `directory`, in source order, also in substitutions and in `sh -c`.
 
     Skip branches of an `if` that never run on a Spark with the values of the file.
     """
-    return _Shell(dict(environment), set(environment)).run(script)
+    return _Shell(dict(environment), set(environment), directory).run(script)
 
 
 @dataclass
 class _Shell:
     values: dict[str, str | None]
     exported: set[str]
+    directory: str
+    previous: str = "/"
     depth: int = 0
+    outside: dict[int, tuple[dict[str, str | None], set[str], str]] = field(default_factory=dict)
+    """For each open `(`, the state to return to after its `)`."""
+    branches: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """For each `if`, its part that was read last, and the directory before it."""
 
     def run(self, script: Text) -> Iterator[Call]:
         results: dict[int, bool | None] = {}
@@ -82,29 +89,45 @@ class _Shell:
             if arms and arms[-1][1] == CONDITION:
                 number, result = arms[-1][0], condition_holds(pipeline, self.values)
                 results[number] = result if results.get(number, result) is result else None
+            undecided = any(results.get(number) is None for number, arm in arms if arm != CONDITION)
             before: list[Call] = []
             for simple in pipeline:
-                for call in self._simple(simple, tuple(before)):
+                self._enter(simple)
+                for call in self._simple(simple, tuple(before), maybe=undecided or simple.in_case):
                     yield call
                     before.append(call)
 
+    def _enter(self, simple: Simple) -> None:
+        """Return to the state before each `(` that has ended, and to the directory before an `if` in its `else`."""
+        for number in reversed([number for number in self.outside if number not in simple.subshells]):
+            self.values, self.exported, self.directory = self.outside.pop(number)
+        for number in simple.subshells:
+            self.outside.setdefault(number, (dict(self.values), set(self.exported), self.directory))
+        for number, arm in simple.arms:
+            last, directory = self.branches.setdefault(number, (arm, self.directory))
+            if arm == ELSE != last:
+                self.directory = directory
+            self.branches[number] = (arm, directory)
+
     def _nested(self, script: Text, environment: Values) -> Iterator[Call]:
         if self.depth < MAX_DEPTH:
-            shell = _Shell({**self.values, **environment}, self.exported | set(environment), self.depth + 1)
-            yield from shell.run(script)
+            values, exported = {**self.values, **environment}, self.exported | set(environment)
+            yield from _Shell(values, exported, self.directory, depth=self.depth + 1).run(script)
 
-    def _simple(self, simple: Simple, before: tuple[Call, ...]) -> Iterator[Call]:
+    def _simple(self, simple: Simple, before: tuple[Call, ...], *, maybe: bool) -> Iterator[Call]:
+        """Yield the calls of a command. `maybe`: it may not run, so that another value of a variable may stay."""
         every_word = (*simple.words, *(redirect.target for redirect in simple.redirects))
         inside = tuple(call for word in every_word for script in word.scripts for call in self._nested(script, {}))
         yield from inside
         assigned, words = self._assignments(simple.words)
         argv = tuple(field for word in words for field in word.fields(self.values))
         if not argv:
-            self.values |= assigned
+            other = {name for name in assigned if maybe and self.values.get(name, assigned[name]) != assigned[name]}
+            self.values |= assigned | dict.fromkeys(other)
         elif not self._changes_shell(argv):
             environment = {name: self.values.get(name) for name in self.exported} | assigned
             redirects = tuple(map(self._expanded, simple.redirects))
-            call = _unwrapped(Call(argv, words[0].line, environment, redirects, before, inside))
+            call = _unwrapped(Call(argv, words[0].line, environment, self.directory, redirects, before, inside))
             yield call
             yield from self._shell_script(call, simple)
 
@@ -131,6 +154,11 @@ class _Shell:
                     self.values.pop(name, None)
             case ("set", *rest) if "--" in rest:
                 self.values["@"] = " ".join(rest[rest.index("--") + 1 :])
+            case ("cd" | "pushd" | "popd", *rest):
+                target = next((word for word in rest if word == "-" or not word.startswith("-")), "~")
+                back = target == "-" or argv[0] == "popd"
+                there = self.previous if back else normpath(join("/", self.directory, target))
+                self.previous, self.directory = self.directory, there
             case ("for", name, "in", *rest):
                 self.values[name] = " ".join(rest)
             case _:

@@ -8,26 +8,36 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sparkops.lint.calls import Call
-from sparkops.lint.torch_needs import BOUND, COMPILED, NEEDS_TORCH, NO_TORCH
+from sparkops.lint.torch_needs import COMPILED, NEEDS_TORCH, NO_TORCH
 
 PIP = re.compile(r"pip[0-9.]*")
-NETWORK = {
+VERBS = {
     "uv": frozenset({"pip", "sync", "add", "run", "tool", "python", "build", "lock", "self"}),
-    "pip": frozenset({"install", "download", "wheel"}),
+    "pip": frozenset({"install", "download", "wheel", "uninstall"}),
 }
 LOCAL = frozenset({"check", "freeze", "list", "show", "tree", "uninstall", "find", "dir", "--help", "-h", "--version"})
 INSTALLS = frozenset({"install", "sync", "add"})
 VALUED = frozenset(
-    {"-b", "-c", "-C", "-d", "-e", "-f", "-i", "-p", "-P", "-r", "-t", "-w", "--build-constraint", "--cache-dir"}
-    | {"--cert", "--config-file", "--config-setting", "--config-settings", "--constraint", "--default-index"}
-    | {"--default-timeout", "--dest", "--directory", "--editable", "--exclude-newer", "--extra", "--extra-index-url"}
-    | {"--find-links", "--group", "--index", "--index-strategy", "--index-url", "--keyring-provider", "--link-mode"}
-    | {"--no-binary", "--only-binary", "--override", "--platform", "--prefix", "--prerelease", "--progress-bar"}
-    | {"--project", "--proxy", "--python", "--python-platform", "--python-version", "--refresh-package"}
-    | {"--reinstall-package", "--requirement", "--resolution", "--retries", "--root", "--root-user-action", "--src"}
-    | {"--target", "--timeout", "--torch-backend", "--trusted-host", "--upgrade-package", "--wheel-dir", "--out-dir"}
+    {"-b", "-c", "-C", "-d", "-e", "-f", "-i", "-o", "-p", "-P", "-r", "-t", "-w", "--abi", "--allow-insecure-host"}
+    | {"--build-constraint", "--cache-dir", "--cert", "--client-cert", "--color", "--config-file", "--config-setting"}
+    | {"--config-settings", "--config-settings-package", "--constraint", "--default-index", "--default-timeout"}
+    | {"--dest", "--directory", "--editable", "--exclude-newer", "--exclude-newer-package", "--excludes"}
+    | {"--exists-action", "--extra", "--extra-index-url", "--find-links", "--fork-strategy", "--global-option"}
+    | {"--group", "--implementation", "--index", "--index-strategy", "--index-url", "--keyring-provider", "--link-mode"}
+    | {"--log", "--no-binary", "--no-binary-package", "--no-build-isolation-package", "--no-build-package"}
+    | {"--no-editable-package", "--no-extra", "--no-group", "--no-install-package", "--no-sources-package"}
+    | {"--only-binary", "--only-group", "--out-dir", "--outdir", "--output-format", "--override", "--package"}
+    | {"--platform", "--prefix", "--prerelease", "--prerelease-package", "--progress-bar", "--project", "--proxy"}
+    | {"--python", "--python-platform", "--python-version", "--refresh-package", "--reinstall-package", "--report"}
+    | {"--requirement", "--resolution", "--retries", "--root", "--root-user-action", "--script", "--src", "--target"}
+    | {"--timeout", "--torch-backend", "--trusted-host", "--upgrade-group", "--upgrade-package", "--upgrade-strategy"}
+    | {"--use-deprecated", "--use-feature", "--wheel-dir"}
 )
-SHORT = {"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-i": "--index-url"}
+"""Options of uv and pip that take a value, as their `--help` lists them."""
+SHORT = {
+    **{"-c": "--constraint", "-e": "--editable", "-i": "--index-url", "-o": "--out-dir", "-P": "--upgrade-package"},
+    **{"-r": "--requirement", "-U": "--upgrade", "-w": "--wheel-dir"},
+}
 TOOLS = frozenset(
     {"build", "cmake", "hatchling", "meson", "ninja", "packaging", "pip", "pybind11", "scikit-build-core"}
     | {"setuptools", "setuptools-rust", "setuptools-scm", "uv", "virtualenv", "wheel"}
@@ -36,18 +46,24 @@ TOOLS = frozenset(
 OTHER_PACKAGES = NO_TORCH | TOOLS | {"torch"}
 SOURCE = re.compile(r"(?!.*\.whl)\.{0,2}(/.*)?|\.+(\[.*)?|.*git\+.*|.*\.tar\.gz")
 """A requirement that must be built: a directory, a repository, a source archive."""
+COMPUTED = re.compile(r"\$\{[^{}]*\}|\$\((?:[^()]|\([^()]*\))*\)")
+"""An expansion that only a shell can make, with any signs in it."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-PIN = re.compile(r"(?<![\w.-])torch(?:\[[^]]*\])?\s*===?\s*([^\s;,\"'&|]+)|(?<![\w.-])torch-([0-9][^-]*)-[^/\s]*\.whl")
+PIN = re.compile(
+    r"(?<![\w.-])torch(?:\[[^]]*\])?\s*===?\s*([^\s;,\"'&|]+)|(?<![\w.-])torch-([0-9][^-/\s]*)-[^/\s]*\.whl"
+)
+VERSION = re.compile(r"===?\s*([^\s;,]+)|-([0-9][^-/]*)-[^/\s]*\.whl|git\+.*@(v[0-9.]+)")
 BACKEND = re.compile(r"cu[0-9]{2,3}|cpu")
-INDEX = re.compile(r"/(cu[0-9]{2,3}|cpu)/?$")
+INDEX = re.compile(r"/(cu[0-9]{2,3}|cu\$.*|\$[^/]*|cpu)/?$")
+WITHOUT_TORCH = re.compile(r"flashinfer\.ai|vllm\.ai")
+"""Indexes of other packages."""
 
 
 @dataclass(frozen=True)
 class Install:
-    """A call of uv or pip in a directory. Options have their long, singular names; some have an empty value."""
+    """A call of uv or pip. Options have their long, singular names; some have an empty value."""
 
     call: Call
-    directory: str
     tool: str
     verb: str
     requirements: tuple[str, ...]
@@ -57,6 +73,11 @@ class Install:
     def line(self) -> int:
         """The line of the call."""
         return self.call.line
+
+    @property
+    def directory(self) -> str:
+        """The directory of the call."""
+        return self.call.directory
 
     def option(self, *names: str) -> list[str]:
         """Return every value of these options."""
@@ -80,9 +101,14 @@ class Install:
         )
 
     @property
+    def adds(self) -> bool:
+        """Whether it installs packages."""
+        return self.verb in INSTALLS and not self.option("--dry-run")
+
+    @property
     def engines(self) -> list[str]:
         """The requirements that need torch: engines by name, path or repository, and wheels that may be one."""
-        if self.verb not in INSTALLS or self.option("--no-deps"):
+        if not self.adds or self.option("--no-deps"):
             return []
         companions = ("torchaudio", "torchvision") if self.names_torch else ()
         return [
@@ -91,29 +117,36 @@ class Install:
             if _needs_torch(requirement, self.directory) and _name(requirement) not in companions
         ]
 
-    @property
-    def replacing(self) -> list[str]:
-        """Those of `engines` that may replace an installed torch, because they require certain versions."""
-        names = ((engine, package(engine, self.directory)) for engine in self.engines)
-        return [engine for engine, name in names if name in BOUND or name not in NEEDS_TORCH]
+    def changes(self, name: str) -> str:
+        """Return the option by which it installs a package anew, even if an installed version would do; or nothing."""
+        named = {"--reinstall-package": name, "--upgrade-package": name}
+        return next(
+            (
+                option
+                for option, value in self.options
+                if option in ("--reinstall", "--force-reinstall", "--upgrade")
+                or (option in named and value.partition("=")[0] == name)
+            ),
+            "",
+        )
 
     @property
     def names_torch(self) -> bool:
         """Whether torch itself is among its requirements; then the versions of torchaudio and torchvision follow it."""
-        return any(_name(text) in ("torch", "pytorch") or "torch-" in text for text in self.requirements)
+        computed = any("torch" in text and text.startswith("$(") for text in self.requirements)  # $(cat torch.txt)
+        return computed or any(package(text, self.directory) in ("torch", "pytorch") for text in self.requirements)
 
     @property
     def compiles(self) -> bool:
         """Whether it compiles code for CUDA from source."""
         sources = [*self.option("--editable"), *filter(SOURCE.fullmatch, self.requirements)]
         sources += self.requirements if self.option("--no-build-isolation", "--no-binary") else []
-        return self.verb in INSTALLS and any(package(source, self.directory) in COMPILED for source in sources)
+        return self.adds and any(package(source, self.directory) in COMPILED for source in sources)
 
     @property
     def may_install_torch(self) -> bool:
         """Whether it installs torch or a package that requires it."""
-        named = any(_name(requirement) in ("torch", "pytorch") for requirement in self.requirements)
-        return bool(self.engines) or (named and self.verb in INSTALLS and not self.option("--no-deps"))
+        return bool(self.engines) or (self.names_torch and self.adds and not self.option("--no-deps"))
 
     @property
     def pins(self) -> list[str]:
@@ -121,14 +154,27 @@ class Install:
         return pins("\n".join(self.requirements))
 
     @property
-    def backend(self) -> str:
-        """The build of torch that it selects, such as cu130, by uv's option or by the index."""
+    def builds(self) -> list[str]:
+        """The builds of CUDA code that it selects, such as cu130, by uv's option or by an index."""
         named = [*self.option("--torch-backend"), self.setting("UV_TORCH_BACKEND")]
-        indexes = self.option("--index-url", "--default-index", "--index", "--extra-index-url")
+        return [*filter(BACKEND.fullmatch, named), *(match[1] for match in map(INDEX.search, self._indexes) if match)]
+
+    @property
+    def backend(self) -> str:
+        """The build of torch that it selects. An index without torch selects none."""
+        without = [match[1] for url in self._indexes if WITHOUT_TORCH.search(url) and (match := INDEX.search(url))]
+        return next((build for build in self.builds if build not in without), "")
+
+    @property
+    def for_cpus(self) -> bool:
+        """Whether it selects a build of torch for CPUs."""
+        return self.backend == "cpu" or any(pin.endswith("+cpu") for pin in self.pins)
+
+    @property
+    def _indexes(self) -> list[str]:
+        indexes = self.option("--index-url", "--default-index", "--index", "--extra-index-url", "--find-links")
         settings = ("UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
-        urls = " ".join([*indexes, *map(self.setting, settings)]).split()
-        backends = [*filter(BACKEND.fullmatch, named), *(match[1] for match in map(INDEX.search, urls) if match)]
-        return next(iter(backends), "")
+        return " ".join([*indexes, *map(self.setting, settings)]).split()
 
 
 def pins(text: str) -> list[str]:
@@ -142,17 +188,17 @@ def only_tools(text: str) -> bool:
     return bool(words) and {_name(word) for word in words} <= TOOLS
 
 
-def installs(calls: Iterable[Call], directory: str) -> Iterator[Install]:
+def installs(calls: Iterable[Call]) -> Iterator[Install]:
     """Yield the calls of uv or pip that download, build or install packages."""
     for call in calls:
         tool = "pip" if PIP.fullmatch(call.program) else call.program
         if tool == "uvx":
-            yield Install(call, directory, "uv", "run", (), ())
-        elif tool in NETWORK:
+            yield Install(call, "uv", "run", (), ())
+        elif tool in VERBS:
             verbs, words = _verbs(call.argv[1:])
-            if verbs and verbs[0] in NETWORK[tool]:
+            if verbs and verbs[0] in VERBS[tool]:
                 requirements, options = _parsed(words)
-                yield Install(call, directory, tool, verbs[-1], tuple(requirements), tuple(options))
+                yield Install(call, tool, verbs[-1], tuple(requirements), tuple(options))
 
 
 def _verbs(argv: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
@@ -194,6 +240,10 @@ def _needs_torch(requirement: str, directory: str) -> bool:
 
 def package(requirement: str, directory: str) -> str:
     """Return the package name of a requirement, also from the name of a wheel, repository or directory."""
+    if requirement.startswith("$("):  # such as $(find /w -name "vllm*.whl" | head -1)
+        words = re.split(r"[\s\"']", requirement.rstrip(")"))
+        requirement = next((word for word in words if ".whl" in word), requirement)
+    requirement = COMPUTED.sub("$", requirement)
     name, at, _ = requirement.partition("@")
     if at and not re.search(r"[/:$]", name):
         return _name(name.strip())
@@ -206,8 +256,14 @@ def package(requirement: str, directory: str) -> str:
     return re.sub(r"[-_.]+", "-", last.removesuffix(".git")).strip("-").lower() if "/" in requirement else _name(last)
 
 
+def version(requirement: str) -> str:
+    """Return the version that a requirement names, also of a wheel or a tag of a repository; empty without one."""
+    match = VERSION.search(requirement)
+    return next(filter(None, match.groups()), "") if match else ""
+
+
 def _name(requirement: str) -> str:
     """Return the package's name in lower case; anything else, such as a path or a URL, unchanged."""
     match = NAME.match(requirement)
-    plain = match and not re.search(r"[/$]|\.whl", requirement)
+    plain = match and ".whl" not in match[0] and re.match(r"\s*($|[=<>!~;,[@])", requirement[match.end() :])
     return re.sub(r"[-_.]+", "-", match[0]).lower() if match and plain else requirement

@@ -49,13 +49,16 @@ MACHINE = {
 class Simple(NamedTuple):
     """A command: assignments, program and arguments as one list of words.
 
-    `arms` are the parts of all `if` around it, the outermost first. `negated`: it follows a `!`.
+    `arms` are the parts of all `if` around it, the outermost first, and `subshells` the numbers of all `(` around it.
+    `negated`: it follows a `!`. `in_case`: it is in a `case`.
     """
 
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
     arms: tuple[Arm, ...] = ()
     negated: bool = False
+    subshells: tuple[int, ...] = ()
+    in_case: bool = False
 
 
 Pipeline = tuple[Simple, ...]
@@ -128,6 +131,8 @@ class _Parser:
     chained: list[bool] = field(default_factory=list)
     """For each of `arms`, whether it began with `elif`, so that the `fi` of the outer `if` ends it."""
     ifs: int = 0
+    subshells: list[int] = field(default_factory=list)
+    opened: int = 0
     negated: bool = False
     pattern: bool = False
     """Whether the next words are the pattern of a `case`, up to its parenthesis."""
@@ -139,6 +144,11 @@ class _Parser:
             self.pattern = token != ")"  # noqa: S105 - a token of a script
         elif token in ENDS_COMMAND:
             self._end_command()
+            if token == "(":  # noqa: S105 - a token of a script
+                self.opened += 1
+                self.subshells.append(self.opened)
+            elif token == ")":  # noqa: S105
+                del self.subshells[-1:]
         elif token in ENDS_PIPELINE:
             self._end_pipeline()
             self.pattern = self.cases > 0 and token in ENDS_CASE
@@ -177,7 +187,8 @@ class _Parser:
 
     def _end_command(self) -> None:
         if self.words or self.redirects:
-            self.pipeline.append(Simple(tuple(self.words), tuple(self.redirects), tuple(self.arms), self.negated))
+            scopes = tuple(self.arms), self.negated, tuple(self.subshells), self.cases > 0
+            self.pipeline.append(Simple(tuple(self.words), tuple(self.redirects), *scopes))
             self.negated = False
         self.words.clear()
         self.redirects.clear()

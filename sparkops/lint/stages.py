@@ -13,7 +13,7 @@ from sparkops.lint.installs import Install, installs
 from sparkops.lint.text import Text, Values, expand, split
 
 PREDEFINED = {"TARGETARCH": "arm64", "TARGETOS": "linux", "TARGETPLATFORM": "linux/arm64", "TARGETVARIANT": ""}
-"""Arguments that BuildKit sets for a Spark if ARG declares them."""
+"""Arguments that BuildKit sets for a Spark: in each FROM, and in a stage whose ARG declares them."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class BuildStep:
         if words := self.instruction.words:
             quoted = ("'" + word.replace("'", "'\\''") + "'" for word in words)
             script = Text.of_line(" ".join(("exec", *quoted)), self.instruction.line)
-            return tuple(calls(script, self.values))
-        return tuple(calls(_script(self.instruction), self.values))
+            return tuple(calls(script, self.values, self.directory))
+        return tuple(calls(_script(self.instruction), self.values, self.directory))
 
     @cached_property
     def installs(self) -> tuple[Install, ...]:
         """Its calls of uv and pip."""
-        return tuple(installs(self.calls, self.directory))
+        return tuple(installs(self.calls))
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class _Walk:
     def stage(self, start: Instruction, body: list[Instruction]) -> Iterator[BuildStage]:
         """Yield the stage that a FROM starts, and one for its ONBUILD."""
         image, _, name = (*start.rest.text.split(), "", "", "")[:3]
-        image = expand(image.strip("\"'"), self.arguments)
+        image = expand(image.strip("\"'"), {**PREDEFINED, **self.arguments})
         parent = next((stage for stage in self.earlier if stage.name == image.lower()), None)
         if parent:
             self.values |= parent.values

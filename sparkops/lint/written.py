@@ -39,7 +39,7 @@ def files(stage: BuildStage) -> WrittenFiles:
         copied += _copied(step)
         contents |= _heredocs(step)
         for call in step.calls:
-            _write(step, call, contents)
+            _write(call, contents)
             named |= set(call.argv[1:]) if call.program not in READERS else set()
     return WrittenFiles(contents, tuple(copied), frozenset(named))
 
@@ -75,10 +75,10 @@ def _heredocs(step: BuildStep) -> Iterator[tuple[str, str | None]]:
         yield located(step.directory, target), text if heredoc.quoted else expand(text, step.values)
 
 
-def _write(step: BuildStep, call: Call, contents: dict[str, str | None]) -> None:
+def _write(call: Call, contents: dict[str, str | None]) -> None:
     text = _output(call)
     for target, appends in _targets(call):
-        path = located(step.directory, target)
+        path = located(call.directory, target)
         earlier = contents.get(path, "") if appends else ""
         contents[path] = earlier or None if text is None else f"{earlier or ''}{text}\n"
 

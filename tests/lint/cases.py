@@ -96,6 +96,15 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA}\nRUN pip install -e /src/vllm", [2]),
         (f"{CUDA}\nRUN uv pip install torch==+cu130 torch==2.*", [2]),
         (f"{CUDA}\nARG TARGETARCH\nRUN if [ $TARGETARCH = amd64 ]; then ls; else uv pip install vllm; fi", [3]),
+        # L4
+        ("FROM nvidia/cuda:13.2.0-devel-ubuntu24.04\n"
+         "RUN pip install torch==2.5.1 --index-url https://h/whl/cu121", [2]),
+        (f"{CUDA}\nRUN uv pip install torch==2.9.0+cu128", [2]),
+        ("FROM pytorch/pytorch:2.9.0-cuda13.0-cudnn9-devel\n"
+         "RUN pip install vllm --extra-index-url https://h/whl/cu128", [2]),
+        # L5
+        (f"ARG TORCH_VERSION=2.11.0+cu130\n{CUDA}\nRUN uv pip install torch==${{TORCH_VERSION}}", [3]),
+        (f"ARG BUILD=cu130\n{CUDA}\nRUN uv pip install torch==2.11.0+cu130 --index-url https://h/whl/$BUILD", [3]),
         (f"{CUDA}\nRUN if [ -f a ]; then ls; fi; if [ a = a ] || [ a = b ]; then uv pip install vllm; fi", [2]),
     ],
     "torch-override": [
@@ -112,7 +121,7 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA}\n" + "RUN uv pip install vllm\n" * 100, [2]),
         (f"{CUDA}\n{HELD}\nRUN pip install vllm", [4]),
         (f"{CUDA}\nRUN for w in /w/*.whl; do uv pip install $w; done", [2]),
-        (f"{CUDA}\nRUN <<EOF\nset -- /w/a.whl /w/b.whl\nuv pip install \"$@\"\nEOF", [4]),
+        (f"{CUDA}\nRUN <<EOF\nset -- /w/vllm.whl /w/b.whl\nuv pip install \"$@\"\nEOF", [4]),
         (f"{CUDA}\nRUN env -u UV_OVERRIDE uv pip install vllm", [2]),
         (f"{CUDA}\nCOPY <<EOF /o.txt\nnumpy\nEOF\nRUN uv pip install vllm --override /o.txt", [5]),
         (f"{CUDA}\nRUN echo numpy | tee /o.txt\nRUN uv pip install vllm --override /o.txt", [3]),
@@ -126,6 +135,48 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA}\nRUN pip install torch==2.9.0 && pip install /w/lmdeploy-0.5+cu12torch2.8-cp312-linux.whl", [2]),
         (f"{CUDA} AS a\nWORKDIR /a\nRUN uv pip install d/*.whl\nFROM a\nRUN uv pip install $(echo /a/d/*.whl)", [3]),
         (f"{CUDA} AS a\nRUN uv pip install vllm\nFROM a\nRUN uv pip install -U vllm", [2, 4]),
+        # L1
+        (f"{CUDA} AS a\nRUN python use_existing_torch.py && uv build --out-dir /w .\n{CUDA}\nRUN uv pip install {PIN}\n"
+         "RUN --mount=type=bind,source=wheels,target=/w uv pip install /w/*.whl", [5]),
+        (f"{CUDA} AS a\nRUN cd /vllm && python use_existing_torch.py && uv build --out-dir=/w .\n{CUDA}\n"
+         f"RUN uv pip install {PIN}\nCOPY --from=a /w /w\nRUN uv pip install /w/*.whl", [6]),
+        ("FROM nvcr.io/nvidia/pytorch:26.01-py3 AS a\nRUN python use_existing_torch.py && uv build --wheel .\n"
+         "FROM nvcr.io/nvidia/pytorch:26.01-py3\nRUN --mount=type=bind,from=a,target=/w uv pip install /w/*.whl", [4]),
+        (f"{CUDA} AS a\nRUN uv build --out-dir /w /t/triton && curl -O https://h/x.zip -o /w/more\n{CUDA}\n"
+         f"RUN uv pip install {PIN}\nCOPY --from=a /w /w\nRUN uv pip install /w/*.whl", [6]),
+        (f"{CUDA} AS b\nRUN make -C /src/vllm wheel\n{CUDA}\nCOPY --from=b /src/vllm/dist /w\n"
+         "RUN pip install /w/*.whl", [5]),
+        (f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install $(find /w -name 'vllm*.whl' | head -1)", [4]),
+        (f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install /w/*.whl\nENTRYPOINT [\"vllm\", \"serve\"]", [4]),
+        # L2
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN cd /src/vllm && uv pip install .", [3]),
+        (f"{CUDA}\nRUN uv pip install {PIN}\n"
+         "RUN pushd /src/vllm; make; popd; cd /b; cd /src/vllm; uv pip install -e .", [3]),
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN (cd /a && make) && cd /src && (cd vllm && uv pip install .)", [3]),
+        (f"{CUDA}\nRUN uv pip install {PIN}\n"
+         "RUN if [ -d a ]; then cd /a/vllm; else cd /b/vllm; fi && uv pip install .", [3]),
+        (f"{CUDA}\nRUN cd /a && echo {PIN} > o.txt\nRUN uv pip install vllm --override /o.txt", [3]),
+        (f"{CUDA}\nRUN pip install {PIN}\nRUN sed -i /a_torch/d s.py && pip install git+https://h/sglang", [3]),
+        # L3
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install --reinstall torch", [3]),
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install -U --no-deps torch torchvision", [3]),
+        (f"{CUDA}\nRUN pip install {PIN}\nRUN pip install --force-reinstall flashinfer-python", [3]),
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install --upgrade accelerate", [3]),
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install flashinfer-python --reinstall-package torch", [3]),
+        ("FROM vllm/vllm-openai:v0.23.0\nRUN pip install --upgrade torch", [2]),
+        ("FROM vllm/vllm-openai:v0.23.0\nRUN pip install torch --index-url https://h/whl/cpu", [2]),
+        ("FROM lmsysorg/sglang:v0.5.12\nRUN uv pip install torch==2.11.0+cpu", [2]),
+        ("FROM nvcr.io/nvidia/pytorch:26.05-py3\nENV PIP_CONSTRAINT=\nRUN pip install --upgrade torch", [3]),
+        # packages that need another torch than the installed one
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install vllm==0.19.1", [3]),
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install torchvision==0.25.0 xformers==0.0.32.post2", [3]),
+        ("FROM vllm/vllm-openai:v0.23.0\nRUN pip install vllm==0.19.0", [2]),
+        (f"{CUDA}\nRUN uv pip install torch==2.8.0+cu130\nRUN uv pip install compressed-tensors", [3]),
+        (f"{CUDA}\n"
+         "RUN uv pip install vllm --torch-backend=auto --extra-index-url https://wheels.vllm.ai/nightly/cu130", [2]),
+        # L6
+        (f"{CUDA} AS base-arm64\nRUN uv pip install {PIN}\n{CUDA} AS base-amd64\nFROM base-${{TARGETARCH}}\n"
+         "RUN uv pip install vllm==0.19.1", [5]),
     ],
     "cuda-arch": [
         (f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=9.0a", [2]),
@@ -139,7 +190,10 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA}\nRUN uv build --wheel .", [2]),
         (f"{CUDA}\nWORKDIR /src/vllm\nRUN pip install -e .", [3]),
         (f"{CUDA}\nRUN uv pip install git+https://h/vllm.git@{SHA}", [2]),
-        (f"{CUDA}\nRUN uv pip install flash-attn --no-build-isolation", [2]),
+        (f"{CUDA}\nRUN uv pip install sageattention --no-build-isolation", [2]),
+        (f"{CUDA}\nENV FLASH_ATTN_CUDA_ARCHS=80;90", [2]),
+        (f"{CUDA}\nRUN cd /src/vllm && pip install -e .", [2]),
+        (f"{CUDA}\nRUN export TORCH_CUDA_ARCH_LIST=9.0 && \\\n uv build a && \\\n uv build b", [3]),
         (f"{CUDA}\nRUN python3 setup.py bdist_wheel", [2]),
         (f"{CUDA}\nRUN nvcc -O3 -arch=sm_90 x.cu", [2]),
         (f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=9.0a\nRUN ls && TORCH_CUDA_ARCH_LIST=12.1a ls", [2]),
@@ -240,6 +294,12 @@ PASSING: dict[str, list[str]] = {
     ],
     "torch-pin": [
         f"{CUDA}\nRUN uv pip install {PIN} vllm",
+        f"ARG TORCH_VERSION=2.11.0+cu130\n{CUDA}\nARG TORCH_VERSION\nRUN uv pip install torch==$TORCH_VERSION",
+        f"ARG V=1\n{CUDA}\nRUN V=$(cat /v) && uv pip install torch==$V x",
+        "FROM nvidia/cuda:13.2.0-devel-ubuntu24.04\nRUN uv pip install torch==2.11.0+cu130",
+        f"{CUDA}\nRUN case $X in 13) T=cu130;; *) T=cu126;; esac; pip install torch==2.11.0 --index-url h/whl/$T",
+        f"{CUDA}\nRUN if [ -f a ]; then T=cu130; else T=cu126; fi; pip install torch==2.11.0 --index-url h/whl/$T",
+        f"{CUDA}\nRUN uv pip install torch==2.3.0+cu130 -f https://h/torch-2.3.0+cu130/torch_scatter-2.1-cp312-x.whl",
         f"{CUDA} AS a\nRUN uv pip install torch==2.11.0+cu130\nFROM a AS b\nRUN uv pip install vllm\nFROM b\nRUN ls",
         f"{CUDA}\nRUN pip install uv==0.13.8 wheel",
         f"{CUDA}\nRUN uv pip install torch==2.11.0 x --index-url https://h/whl/cu130",
@@ -270,6 +330,7 @@ PASSING: dict[str, list[str]] = {
     ],
     "torch-override": [
         f"{CUDA}\n{HELD}\nRUN uv pip install /w/*.whl",
+        f"{CUDA} AS base-arm64\n{HELD}\nFROM base-${{TARGETARCH}}\nRUN uv pip install vllm",
         f"{CUDA}\nRUN printf '%s\\n' '{PIN}' a > /o && uv pip install vllm --overrides=/o",
         f"{CUDA}\nWORKDIR /w\nRUN echo {PIN} | tee o.txt\nRUN uv pip install vllm --override /w/o.txt",
         f"{CUDA}\nRUN <<EOF\ncat > /o.txt <<END\n{PIN}\nEND\nuv pip install vllm --override /o.txt\nEOF",
@@ -295,10 +356,57 @@ PASSING: dict[str, list[str]] = {
         f"{CUDA}\nRUN pip install torch==2.8.0 && pip install /w/ktransformers-0.5.3+cu128torch28fancy-cp312-linux.whl",
         f"{CUDA}\nRUN uv pip install sgl-kernel diffusers conch-triton-kernels",
         f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install lmcache compressed-tensors runai-model-streamer",
-        "FROM nvcr.io/nvidia/pytorch:26.01-py3 AS a\nRUN python use_existing_torch.py && uv build --wheel .\n"
-        "FROM nvcr.io/nvidia/pytorch:26.01-py3\nRUN --mount=type=bind,from=a,target=/w uv pip install /w/*.whl",
+        # L1: the wheels of a stage that builds a package without torch, and those that pip installs beside its torch
         f"{CUDA} AS a\nRUN uv pip install {PIN}\nRUN python use_existing_torch.py && pip install .\n"
-        "COPY --from=t /w /w\nRUN uv pip install /w/*.whl",
+        "COPY --from=t /w /w\nRUN pip install --no-deps /w/*.whl",
+        f"{CUDA} AS t\nRUN git clone https://h/triton && cd triton && uv build --wheel --out-dir=/w . && \\\n"
+        f" uv build --out-dir /w python/triton_kernels\n{CUDA}\nRUN uv pip install {PIN}\n"
+        "COPY --from=t /w /wheels\nRUN uv pip install /wheels/*.whl",
+        f"{CUDA} AS t\nRUN cd /src/triton && python setup.py bdist_wheel && cp dist/*.whl /out/\n"
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN --mount=type=bind,from=t,source=/out,target=/w uv pip install /w/*.whl",
+        f"{CUDA} AS v\nRUN python use_existing_torch.py && cd /vllm && uv build --out-dir /w .\n"
+        f"{CUDA}\nRUN pip install {PIN}\nCOPY --from=v /w/ /w/\nRUN pip install /w/*.whl",
+        # L2: the directory of a subshell, of another branch and of a script is not that of the next command
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN (cd /src/vllm && make) && uv pip install .",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN cd /src/vllm && sh -c 'cd /tools && uv pip install .'",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN if [ -d a ]; then cd vllm; else uv pip install .; fi",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN cd /src/vllm && cd - && uv pip install .",
+        f"{CUDA}\nRUN cd /o && echo {PIN} > o.txt\nRUN uv pip install vllm --override /o/o.txt",
+        # L3: torch that is not there yet, stays as it is, or is kept by a file
+        f"{CUDA}\nRUN uv pip install --upgrade torch",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install torch && pip install --no-deps vllm",
+        f"{CUDA}\nRUN uv pip install torch==2.10.0\nRUN uv pip install --reinstall {PIN}",
+        f"{CUDA}\n{HELD}\nRUN uv pip install {PIN}\nRUN uv pip install --upgrade torch",
+        f"{CUDA}\nRUN pip install {PIN}\nRUN pip uninstall -y torch && pip install --upgrade torch",
+        f"{SLIM}\nRUN pip install torch==2.13.0+cpu && pip install --upgrade torch --index-url https://h/whl/cpu",
+        "FROM nvcr.io/nvidia/pytorch:26.05-py3\nRUN pip install --upgrade torch",
+        # packages that need no other torch than the installed one, and first ones whose index is for CUDA
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install vllm==0.23.0 torchvision==0.26.0",
+        "FROM vllm/vllm-openai:v0.23.0\nRUN pip install 'vllm[audio]==0.23.0' 'vllm[bench]' torchvision",
+        "FROM h/base:cu128-torch2.8.0\nRUN pip install 'sglang[all]==0.5.2' xformers==0.0.32.post2",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install https://h/nunchaku-1.2-cp312-linux.whl /w/apex.whl",
+        f"{CUDA}\nRUN pip install vllm --extra-index-url https://h/whl/cu130",
+        f"{CUDA}\nRUN uv pip install --torch-backend=cu130 vllm && uv pip install --dry-run sglang",
+        f"{CUDA}\nRUN uv pip install {PIN}\nWORKDIR /vllm\nRUN sed -i '/torch/d' requirements/*.txt && pip install .",
+        f"{CUDA}\nRUN pip install accelerate && uv pip install /w/*.whl --extra-index-url https://h/whl/cu$(cat /v)",
+        f"{CUDA} AS b\nRUN make -C /src/mooncake wheel\n{CUDA}\nCOPY --from=b /src/mooncake/dist /w\n"
+        "RUN pip install /w/*.whl",
+        f"{CUDA}\nRUN uv pip install {PIN}\nCOPY g /tmp/gateway_wheels\n"
+        "RUN pip install --force-reinstall /tmp/gateway_wheels/*.whl",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN cd x && python setup.py bdist_wheel --dist-dir=../flashinfer-dist\n"
+        "RUN uv pip install flashinfer-dist/*.whl",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN V=$(curl h/a) && pip install h/$V/sageattention-${{V#v}}+cu130-x.whl",
+        f"{CUDA}\nRUN uv pip install torch==$(cat /v)\nRUN pip install accelerate xformers",
+        f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install $(find /w -name 'flash*attn*.whl' | head -1)",
+        f"{CUDA}\nRUN pip install {PIN}\nCOPY w /w\nRUN pip install /w/*.whl",
+        "FROM h/verl:cu126-vllm0.8.4\nRUN pip install vllm datasets",
+        f"{CUDA}\nRUN case $X in a) T=2.8.0 V=0.11.0;; *) T=2.9.0 V=0.12.0;; esac; pip install torch==$T --index-url "
+        "h/whl/cu130 && pip install vllm==$V",
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install lmdeploy==0.12.1",
+        # L8
+        f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv sync --no-install-package vllm --no-install-package torch",
+        f"{CUDA}\nENV UV_CONSTRAINT=/c.txt\nRUN echo {PIN} > /c.txt && uv pip install vllm",
+        f"{CUDA}\nRUN echo {PIN} > /c.txt && uv pip install vllm -c /c.txt",
     ],
     "cuda-arch": [
         f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=12.1a\nRUN uv build --wheel . && pip install -e .",
@@ -312,6 +420,11 @@ PASSING: dict[str, list[str]] = {
         "FROM quay.io/ascend/vllm-ascend:v0.18.0\nRUN pip install -e .",
         f"{SLIM}\nENV VLLM_TARGET_DEVICE=cpu TORCH_CUDA_ARCH_LIST=9.0\nRUN uv build",
         "FROM nvidia/cuda:13.0.2-runtime-ubuntu24.04\nRUN pip install -e /vllm",
+        # L7
+        "FROM nvcr.io/nvidia/pytorch:26.05-py3\nRUN cd /vllm && pip install -e .",
+        f"{CUDA}\nRUN pip install flash-attn --no-build-isolation && cd /flash-attention && pip install .",
+        f"{CUDA}\nENV FLASH_ATTN_CUDA_ARCHS=120",
+        f"{CUDA}\nRUN (cd /src/vllm && ls) && pip install -e .",
         f"{CUDA}\nRUN pip install -e . git+https://h/lm-eval@{SHA} && pip install --no-build-isolation x",
         f"{CUDA}\nRUN uv pip install vllm==0.23.0 ./w/x.whl && python setup.py --version",
         f"{SLIM}\nRUN pip install . && uv build",

@@ -122,6 +122,33 @@ def test_a_heredoc_is_expanded_unless_its_name_is_quoted() -> None:
     assert [call.redirects[0].body for call in (plain, quoted)] == ["1", "$X"]
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("cd b && x", "/a/b"),
+        ("cd /b/../c; x", "/c"),
+        ("cd b && cd c && cd - && x", "/a/b"),
+        ("(cd b && y) && x", "/a"),
+        ("(cd b && (cd c; y); x)", "/a/b"),
+        ("if [ -d b ]; then cd b; else x; fi", "/a"),
+        ("if [ -d b ]; then cd b; elif [ -d c ]; then cd c; fi; x", "/a/c"),
+        ("V=$(cd b && y) && x", "/a"),
+        ("pushd b; y; popd; x", "/a"),
+        ("cd b && bash -c 'cd c; x'", "/a/b/c"),
+        ("cd b && bash -c 'cd c' && x", "/a/b"),
+        ("cd $B && x", "/a/d"),
+    ],
+)
+def test_a_call_has_the_directory_that_cd_leads_to(script: str, expected: str) -> None:
+    text = Text.of_line(script, 1)
+
+    assert [call.directory for call in calls(text, {"B": "d"}, "/a") if call.program == "x"] == [expected]
+
+
+def test_a_variable_of_a_subshell_is_gone_after_it() -> None:
+    assert argv("(A=1; x $A); y $A") == ["x 1", "y $A"]
+
+
 def test_what_is_nested_very_deeply_ends() -> None:
     assert argv("$(" * 500 + "a" + ")" * 500) != []
     assert argv("echo " + "${A:-" * 500 + "b" + "}" * 500, A=None) != []

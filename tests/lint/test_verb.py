@@ -150,6 +150,17 @@ def test_a_dash_is_a_dockerfile_on_stdin() -> None:
     assert (ran.returncode, ran.stdout.splitlines()[0]) == (1, f"-:1: latest: {LATEST[0]}")
 
 
+@pytest.mark.local
+@pytest.mark.timeout(30)
+def test_stdin_without_an_end_is_refused() -> None:
+    with Path("/dev/zero").open("rb") as endless:
+        argv = [sys.executable, "-m", "sparkops", "lint", "-"]
+        ran = subprocess.run(argv, stdin=endless, capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "larger than" in ran.stderr
+
+
 def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
     write(Dockerfile=BAD + "RUN git clone https://h/x && apt-get update\n")
 

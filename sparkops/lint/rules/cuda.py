@@ -14,12 +14,16 @@ SPARK = "12.1a"
 RUNS = frozenset({"12.0", "12.0f", "12.1", "12.1a", "12.1f"})
 """Architectures whose code runs on the GPU of a Spark. Code for 12.0a does not."""
 LISTS = ("TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST")
+FLASH_ATTN = "FLASH_ATTN_CUDA_ARCHS"
+"""The list of flash-attn, which reads no other one and compiles for 120 without it."""
 CMAKE = ("CMAKE_CUDA_ARCHITECTURES", "CUDAARCHS")
 CMAKE_VALUE = re.compile(r"CMAKE_CUDA_ARCHITECTURES(?::\w+)?=\"?([^\s\"']+)")
 CMAKE_RUNS = re.compile(r"(12[01]f?|121a)(-real|-virtual)?|all|all-major|native|OFF", re.IGNORECASE)
 NVCC_RUNS = re.compile(r"(sm|compute)_(120f?|121[af]?)(?![0-9a-z])|=all(-major)?$|\$")
 FIX = f"ENV {LISTS[0]}={SPARK} in this stage, before this line"
 NVCC_NAMES = re.compile(r"\.cu$|^-arch|gencode")
+SETS_LIST = re.compile(r"nvcr\.io/nvidia/(nemo|pytorch|sglang|tensorrt-llm|tritonserver|vllm)")
+"""NVIDIA's framework images, whose environment has a list that ends in 12.0+PTX."""
 NO_COMPILER = re.compile(r"nvidia/cuda:[^ ]*-(base|runtime)")
 SETUP = frozenset({"bdist_wheel", "build_ext", "develop", "install"})
 CUDA_IMAGE = re.compile(r"cuda|nvidia|nvcr\.io|vllm|sglang", re.IGNORECASE)
@@ -100,6 +104,8 @@ def wrong_lists(environment: Mapping[str, str | None]) -> Iterator[tuple[str, st
     for name in LISTS:
         if (value := environment.get(name)) and not _for_spark(value):
             yield name, f"{name}={value} has no architecture of a Spark's GPU, expected {SPARK}"
+    if (value := environment.get(FLASH_ATTN)) and "$" not in value and "120" not in re.split(r"[;,\s]+", value):
+        yield FLASH_ATTN, f"{FLASH_ATTN}={value} has no architecture of a Spark's GPU, expected 120"
     for name, value in environment.items():
         for listed in [value or ""] if name in CMAKE else CMAKE_VALUE.findall(value or ""):
             if listed and not _cmake_for_spark(listed):
@@ -109,19 +115,25 @@ def wrong_lists(environment: Mapping[str, str | None]) -> Iterator[tuple[str, st
 def _wrong_lists(build: StagedBuild, step: BuildStep) -> Iterator[Violation]:
     if step.instruction.keyword in ("ARG", "ENV"):
         for name, problem in wrong_lists(dict(variables(step.instruction, build.dockerfile.escape, step.values))):
-            fix = f"{step.instruction.keyword} {name}={SPARK}" if name in LISTS else f"{CMAKE[0]}=121a"
-            yield Violation(step.instruction.line, problem, fix)
+            yield Violation(step.instruction.line, problem, f"{step.instruction.keyword} {_fix(name)}")
+    exported: set[str] = set()
     for call in step.calls:
         changed = {name: value for name, value in call.environment.items() if step.values.get(name) != value}
         words = {"": " ".join(call.argv)} if call.program in ("cmake", "echo") or "-D" in " ".join(call.argv) else {}
         for name, problem in wrong_lists(changed | words):
-            yield Violation(call.line, problem, f"{name}={SPARK}" if name in LISTS else f"{CMAKE[0]}=121a")
+            if problem not in exported:
+                yield Violation(call.line, problem, _fix(name))
+            exported |= {problem} if name in changed else set()
+
+
+def _fix(name: str) -> str:
+    return f"{name}={SPARK}" if name in LISTS else f"{FLASH_ATTN}=120" if name == FLASH_ATTN else f"{CMAKE[0]}=121a"
 
 
 def _compiling(stage: BuildStage, step: BuildStep) -> Iterator[Call]:
     """Yield the calls that build extensions for CUDA, known by program, requirement or verb."""
     yield from (call for call in step.calls if call.program == "nvcc" and len(call.argv) > 2)
-    if not CUDA_IMAGE.search(stage.root) or NO_COMPILER.search(stage.root):
+    if not CUDA_IMAGE.search(stage.root) or NO_COMPILER.search(stage.root) or SETS_LIST.search(stage.root):
         return
     yield from (install.call for install in step.installs if install.compiles or install.verb == "build")
     for call in step.calls:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from sparkops.lint import wheels
 from sparkops.lint.finding import Violation
-from sparkops.lint.installs import SOURCE, Install, pins
+from sparkops.lint.installs import SOURCE, Install, package, pins, version
 from sparkops.lint.rules.cuda import cuda_stages
 from sparkops.lint.stages import BuildStage, StagedBuild
+from sparkops.lint.torch_needs import BINDS, BOUND, NEEDS_TORCH, admits, release, required
 from sparkops.lint.written import WrittenFiles, files, located
 
 OVERRIDES = ("--override", "UV_OVERRIDE")
 CONSTRAINTS = ("--constraint", "PIP_CONSTRAINT")
 PINNING = (*OVERRIDES, *CONSTRAINTS, "UV_CONSTRAINT", "--requirement")
+PINNING_OF = {"uv": (*OVERRIDES, "--constraint", "UV_CONSTRAINT"), "pip": CONSTRAINTS}
+VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+IMAGE_CUDA = re.compile(r"(?:cuda[:-]?|cu)([0-9]{2})(?=[.0-9])")
+CUDA_BUILD = re.compile(r"cu1[0-9]{2}")
 CUDA = re.compile(r"cuda|nvidia|nvcr\.io", re.IGNORECASE)
 HAS_TORCH = re.compile(r"vllm|sglang|torch|tensorrt", re.IGNORECASE)
 """Images with their own torch, which no pin may replace."""
@@ -32,9 +39,9 @@ KEEP_FIX = (
     "RUN pip freeze | grep '^torch==' > /opt/torch.txt and ENV {name}=/opt/torch.txt in this stage, "
     "to keep the torch of the image"
 )
-UPGRADES = ("--upgrade", "-U", "--reinstall", "--force-reinstall")
-UNNAMED_WHEEL = re.compile(r"(.*/)?\*\.whl")
-"""Every wheel of a directory."""
+ENGINE = re.compile(rf"\b({'|'.join(sorted(wheels.ENGINES))})\b")
+TORCH_LINE = re.compile(r"(?<![\w.-])torch(?![\w./-]*\.(py|txt)\b|\w)")
+EDITORS = frozenset({"sed", "grep", "perl"})
 FULL_VERSION = re.compile(r"[0-9][^$`*]*\+[^$`*]+")
 
 
@@ -117,33 +124,114 @@ class _TorchPins:
 
     @property
     def strips(self) -> bool:
-        """Whether vLLM's use_existing_torch.py removes torch from the requirements of a source."""
+        """Whether vLLM's use_existing_torch.py, or an editor, removes torch from the requirements of a source."""
         calls = (call for stage in self.stage.lineage for call in stage.calls)
-        return any(word.endswith("use_existing_torch.py") for call in calls for word in call.argv)
+        return any(
+            word.endswith("use_existing_torch.py") or (call.program in EDITORS and TORCH_LINE.search(word))
+            for call in calls
+            for word in call.argv
+        )
 
-    def replacing(self, install: Install) -> list[str]:
-        """Return the requirements of a call that may replace torch."""
-        if install.pins:
-            return []
-        earlier = self.installs[: self.installs.index(install)]
-        has_torch = self.image_has_torch or any(call.names_torch for call in earlier)
-        engines = install.replacing if has_torch else install.engines
-        if not install.option(*UPGRADES):
-            inherited = (call for call in earlier if call not in self.stage.installs)
-            installed = {_path(call, engine) for call in inherited for engine in call.engines}
-            engines = [engine for engine in engines if _path(install, engine) not in installed]
-        if has_torch and self.file_strips:
-            engines = [engine for engine in engines if not UNNAMED_WHEEL.fullmatch(engine)]
-        pinned = {"".join(pin.split(".")[:2]) for pin in self.pins}
-        engines = [engine for engine in engines if _torch_of_wheel(engine) not in pinned]
-        if self.strips:
-            engines = [engine for engine in engines if ".whl" in engine or not SOURCE.fullmatch(engine)]
-        return engines
+    def torch_before(self, install: Install) -> str | None:
+        """Return the version of torch before a call; empty if unknown, None without torch."""
+        torch = _torch_of_image(self.stage.root) if self.image_has_torch else None
+        for call in self.installs[: self.installs.index(install)]:
+            names = PINNING if call.engines else ("--requirement",)
+            pinned = [*call.pins, *(pin for file in self.named_files(call, names) for pin in pins(file.text or ""))]
+            if call.verb == "uninstall":
+                torch = None if call.names_torch else torch
+            elif pinned:
+                torch = pinned[0]
+            elif call.names_torch and call.adds:
+                torch = "" if torch is None or call.changes("torch") else torch
+            elif torch is None and call.engines:
+                needed = (required(package(engine, call.directory), version(engine)) for engine in call.engines)
+                torch = next((text.removeprefix("torch==") for text in needed if text and "==" in text), "")
+        return torch
+
+    def replacing(self, build: StagedBuild, install: Install) -> Iterator[str]:
+        """Yield the requirements of a call that choose torch, or may replace the installed one."""
+        torch = self.torch_before(install)
+        chosen = install.backend not in ("", "cpu") and not torch and not self.image_has_torch
+        if install.pins or chosen:
+            return
+        requirements = self.named_files(install, ("--requirement",))
+        if any(file.text is None or pins(file.text) for file in requirements):
+            return
+        every = install.changes("torch") if install.tool == "uv" else install.option("--force-reinstall")
+        for requirement in install.engines:
+            name, wanted = package(requirement, install.directory), version(requirement)
+            if ".whl" in requirement and wheels.named(requirement) == wheels.UNKNOWN:
+                if self.unnamed_may_replace(build, install, requirement, torch):
+                    yield requirement
+            elif (
+                name not in NEEDS_TORCH
+                or "$" in wanted
+                or (self.strips and ".whl" not in requirement and SOURCE.fullmatch(requirement))
+            ):
+                continue
+            elif torch is None:
+                if name in BOUND or ".whl" in requirement:
+                    yield requirement
+            elif every or not (self.has(install, name, wanted) or self.suits(name, wanted, requirement, torch)):
+                yield requirement
+
+    def has(self, install: Install, name: str, wanted: str) -> bool:
+        """Return whether the image or an earlier call has the package in a version that does."""
+        if install.changes(name):
+            return False
+        earlier = (call for call in self.installs[: self.installs.index(install)] if call.tool == install.tool)
+        if not wanted and any(package(text, call.directory) == name for call in earlier for text in call.engines):
+            return True
+        companion = name == "torchvision" and self.image_has_torch and UNKNOWN_IMAGE not in self.stage.root
+        return (name in self.stage.root or companion) and (not wanted or wanted in self.stage.root)
+
+    def suits(self, name: str, wanted: str, requirement: str, torch: str) -> bool:
+        """Return whether a package needs no other torch than the installed one."""
+        if name in BOUND and (built_for := _torch_of_wheel(requirement)):
+            return built_for in {"".join(pin.split(".")[:2]) for pin in [*self.pins, torch] if pin}
+        needed = required(name, wanted)
+        if needed is None:
+            return name not in BOUND or bool(wanted and release(torch))  # a pair of versions was tried together
+        if not release(torch):
+            return not BINDS.search(needed)
+        return admits(needed, torch)
+
+    def unnamed_may_replace(self, build: StagedBuild, install: Install, requirement: str, torch: str | None) -> bool:
+        """Return whether wheels without a name, such as all of a directory, may replace torch."""
+        path = _path(install, requirement)
+        if not install.changes("torch"):
+            inherited = (call for call in self.installs if call not in self.stage.installs)
+            if any(_path(call, engine) == path for call in inherited for engine in call.engines):
+                return False
+        names = wheels.packages(build, self.stage, posixpath.dirname(path))
+        if wheels.UNKNOWN in names:
+            return install.tool == "uv" or any(map(ENGINE.search, _texts(build)))
+        if torch is None:
+            return bool(names & NEEDS_TORCH)
+        return bool(names & wheels.ENGINES) and not (install.tool == "pip" and self.file_strips)
 
     @property
     def may_pin(self) -> bool:
         """Whether a file that may pin torch comes from elsewhere, so that its text is unknown."""
         return any(file.may_exist and file.text is None for file in self.pinning_files)
+
+
+def _texts(build: StagedBuild) -> Iterator[str]:
+    return (instruction.rest.text for instruction in build.dockerfile.instructions)
+
+
+def _torch_of_image(image: str) -> str:
+    """Return the version of torch in an image, from its tag; empty if unknown."""
+    if named := re.search(r"torch[-_]?([0-9]+\.[0-9.]*[0-9])", image):
+        return named[1]
+    name, _, tag = image.rpartition("/")[2].partition(":")
+    number = re.match(r"v?([0-9]+(\.[0-9]+)+)(?![0-9a-z.]*(rc|dev|a[0-9]))", tag)
+    if not number or image.startswith("nvcr.io/"):
+        return ""
+    engine = next((engine for engine in ("sglang", "vllm") if engine in name), "")
+    needed = required(engine, number[1]) if engine else f"torch=={number[1]}" if name == "pytorch" else ""
+    return (needed or "").removeprefix("torch==")
 
 
 def _path(install: Install, requirement: str) -> str:
@@ -163,6 +251,8 @@ def check_pin(build: StagedBuild) -> Iterator[Violation]:
     first: tuple[str, str] | None = None
     for stage_pins in map(_TorchPins, cuda_stages(build)):
         name = stage_pins.stage.name
+        yield from _empty(build, stage_pins)
+        yield from _other_cuda(stage_pins)
         if stage_pins.installing and not stage_pins.image_has_torch:
             for problem in _unpinned(stage_pins):
                 yield Violation(stage_pins.line, f"stage {name} {problem}", PIN_FIX)
@@ -173,6 +263,32 @@ def check_pin(build: StagedBuild) -> Iterator[Violation]:
                 problem = f"{differing}, expected one version: code compiled for one fails with the other"
                 yield Violation(stage_pins.line, problem, PIN_FIX)
                 break
+
+
+def _empty(build: StagedBuild, stage_pins: _TorchPins) -> Iterator[Violation]:
+    """Yield each installation of torch with a variable that only an ARG before the first FROM sets."""
+    for install in stage_pins.installing:
+        for name in dict.fromkeys(VARIABLE.findall(" ".join(install.call.argv))):
+            if name in build.arguments and name not in install.call.environment:
+                words = (word for word in install.call.argv if name in VARIABLE.findall(word))
+                problem = f"{next(words)}: {name} is empty here, because an ARG before the first FROM has no effect"
+                yield Violation(install.line, f"{problem} in a stage, expected ARG {name} in it", f"ARG {name}")
+
+
+def _other_cuda(stage_pins: _TorchPins) -> Iterator[Violation]:
+    """Yield the first installation for another major version of CUDA than the image has."""
+    image = stage_pins.stage.root
+    if not (version := IMAGE_CUDA.search(image)):
+        return
+    for install in stage_pins.installing:
+        builds = [*install.builds, *(pin.partition("+")[2] for pin in install.pins)]
+        for build in filter(CUDA_BUILD.fullmatch, builds):
+            if build[2:4] != version[1]:
+                problem = f"installs code for {build} on the image {image}, expected the CUDA {version[1]} of the image"
+                yield Violation(
+                    install.line, f"stage {stage_pins.stage.name} {problem}", f"an index for cu{version[1]}N"
+                )
+                return
 
 
 def _unpinned(stage_pins: _TorchPins) -> Iterator[str]:
@@ -192,28 +308,43 @@ def _unpinned(stage_pins: _TorchPins) -> Iterator[str]:
 
 
 def check_override(build: StagedBuild) -> Iterator[Violation]:
-    """Yield, for each stage and problem, the first call that installs an engine without a file that pins torch."""
+    """Yield, for each stage and problem, the first call that may replace torch."""
     strips = any(_TorchPins(stage).strips for stage in build.stages)
     all_pins = [_TorchPins(stage, strips) for stage in cuda_stages(build)]
     overriding = next((stage_pins.stage.name for stage_pins in all_pins if stage_pins.overrides), "")
     for stage_pins in all_pins:
         problems: dict[str, list[tuple[Install, str]]] = {}
-        for install in stage_pins.installing:
-            if install.verb != "add" and (problem := _problem(stage_pins, install, overriding)):
+        for install in stage_pins.stage.installs:
+            if install.adds and install.verb != "add" and (problem := _problem(build, stage_pins, install, overriding)):
                 problems.setdefault(f"{install.tool} {problem.partition(': ')[2]}", []).append((install, problem))
         for (install, problem), *others in problems.values():
             lines = f" (also on line {', '.join(str(other.line) for other, _ in others)})" if others else ""
             yield Violation(install.line, problem + lines, _override_fix(stage_pins, install))
 
 
-def _problem(stage_pins: _TorchPins, install: Install, overriding: str) -> str:
+def _problem(build: StagedBuild, stage_pins: _TorchPins, install: Install, overriding: str) -> str:
     """Return the problem of a call; empty if it keeps torch. `overriding` is a stage with an override."""
-    if replacing := stage_pins.replacing(install):
-        return _replaceable(stage_pins, install, replacing[0])
+    if anew := _replaced(stage_pins, install):
+        return anew
+    if replacing := next(stage_pins.replacing(build, install), ""):
+        return _replaceable(stage_pins, install, replacing)
     if install.tool != "uv" or not (install.pins and install.engines and overriding) or stage_pins.overrides:
         return ""
     without = f"{install.engines[0]} is installed without {' or '.join(OVERRIDES)}, which stage {overriding} has"
     return f"{without}: uv may choose other versions, expected the same file in each stage"
+
+
+def _replaced(stage_pins: _TorchPins, install: Install) -> str:
+    """Return the problem of a call that replaces an installed torch by naming it; empty if it does not."""
+    if stage_pins.torch_before(install) is None or UNKNOWN_IMAGE in stage_pins.stage.root:
+        return ""
+    earlier = stage_pins.installs[: stage_pins.installs.index(install)]
+    if install.names_torch and install.for_cpus and not any(call.for_cpus for call in earlier):
+        return "torch for CPUs is installed over another torch: expected its build for CUDA, +cuNNN"
+    option = install.changes("torch")
+    if install.names_torch and option and not install.pins and not _safe(stage_pins, install):
+        return f"torch is installed with {option} and without a version: it replaces the installed one, expected a pin"
+    return ""
 
 
 def _override_fix(stage_pins: _TorchPins, install: Install) -> str:
@@ -224,15 +355,22 @@ def _override_fix(stage_pins: _TorchPins, install: Install) -> str:
 
 def _replaceable(stage_pins: _TorchPins, install: Install, engine: str) -> str:
     """Return why a call may replace torch; empty if a file of its options may pin torch."""
-    names = OVERRIDES if install.tool == "uv" else CONSTRAINTS
-    if install.tool == "pip" and CONSTRAINS_PIP.search(stage_pins.stage.root):
+    if _safe(stage_pins, install):
         return ""
-    named = stage_pins.named_files(install, names)
-    if not named:
-        without = f"{engine} is installed without {' or '.join(names)}"
-        return f"{without}: its requirements may replace torch, expected a file that pins torch"
+    names = PINNING_OF[install.tool]
+    if not (named := stage_pins.named_files(install, names)):
+        without = f"{engine} is installed without {' or '.join(OVERRIDES if install.tool == 'uv' else CONSTRAINTS)}"
+        effect = "choose the torch" if stage_pins.torch_before(install) is None else "may replace torch"
+        return f"{without}: its requirements {effect}, expected a file that pins torch"
     if missing := [file.path for file in named if not file.may_exist]:
         return f"stage {stage_pins.stage.name} does not write {missing[0]}, expected a file that pins torch"
-    if not any(file.text is None or pins(file.text) for file in named):
-        return f"{named[0].path} does not pin torch, expected torch==X.Y.Z+cuNNN in it"
-    return ""
+    return f"{named[0].path} does not pin torch, expected torch==X.Y.Z+cuNNN in it"
+
+
+def _safe(stage_pins: _TorchPins, install: Install) -> bool:
+    """Return whether a file of its options, or the constraints of its image, may pin torch."""
+    unset = install.call.environment.get("PIP_CONSTRAINT") == ""
+    if install.tool == "pip" and not unset and CONSTRAINS_PIP.search(stage_pins.stage.root):
+        return True
+    named = stage_pins.named_files(install, PINNING_OF[install.tool])
+    return any(file.may_exist and (file.text is None or pins(file.text)) for file in named)
