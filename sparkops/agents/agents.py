@@ -97,7 +97,7 @@ def _require_name(member: Member, name: str) -> None:
         journals = [guard.state(service).journal for service in guard.services()]
     if led := [journal.service for journal in journals if journal.leader == name and journal.deployments]:
         problem = f"{member.name}: its guard leads {', '.join(led)} under the node's former name {name}"
-        step = f"Name it {name} in the inventory, and before you rename it: sparkops stop {led[0]}"
+        step = f"Rename it back to {name} in the inventory, run `sparkops stop {led[0]}`, then rename it."
         raise PlanRefused(problem, next_step=step)
     if run := [journal.service for journal in journals if name in needed_nodes(journal, {name})]:
         raise unnamed(run[0], name)

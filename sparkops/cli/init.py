@@ -104,7 +104,7 @@ def _digest(text: str) -> str:
 def _routes(addresses: Sequence[str], user: str) -> Routes:
     """Return how each node is reached, by its name."""
     if not addresses:
-        return {"here": {"transport": "local"}}
+        return {"local": {"transport": "local"}}
     named = {"user": user} if user else {}
     return {
         f"spark-{number}": {"address": address, "user": getpass.getuser(), **configured(address), **named}

@@ -25,7 +25,7 @@ app = typer.Typer(
     cls=Verbs,
     help="Build, deploy and update LLM servers on NVIDIA DGX Spark.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 3 a bug, 4 busy or on hold, 5 refused, "
-    "6 the old release is back, 7 needs an operator, 130 interrupted. docs/operations.md explains each.",
+    "6 rolled back after downtime, 7 needs an operator, 130 interrupted. docs/operations.md explains each.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -73,8 +73,9 @@ WAIT = Annotated[
         "--wait",
         parser=seconds,
         callback=in_range,
+        show_default=False,
         metavar="TIME",
-        help="Seconds, or such as 10m, to wait while another change is in progress",
+        help="Wait up to TIME (600, 10m) for another change; default: 0",
     ),
 ]
 TOKEN_FILE = Annotated[

@@ -127,7 +127,7 @@ def hold(
 
 
 def unhold(context: typer.Context, service: SERVICE) -> None:
-    """Release a hold
+    """Remove a hold
 
     Example: sparkops unhold qwen3.5-122b
     """

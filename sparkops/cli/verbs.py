@@ -99,7 +99,7 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
     "Maintain": {
         "gateway": Verb("gateway", "family", "Manage the gateway"),
         "hold": Verb("swap", "hold", "Block changes to a service"),
-        "unhold": Verb("swap", "unhold", "Release a hold"),
+        "unhold": Verb("swap", "unhold", "Remove a hold"),
         "prune": Verb("prune", "prune", "Remove unused containers, images and caches"),
     },
 }

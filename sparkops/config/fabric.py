@@ -46,7 +46,7 @@ Ports = Annotated[
 
 
 class FabricRules(Section):
-    """What the network between the nodes of one replica must be."""
+    """Network requirements for replicas on several nodes."""
 
     allow_tcp: bool = False
     """Use plain TCP between nodes without RoCE; slower, because every token crosses this network."""

@@ -30,7 +30,7 @@ EXPANSION = re.compile(r"\$[({A-Za-z_]|`")
 
 INTEGERS = range(-(2**63), 2**63)  # what JSON parsers and C programs hold
 PUBLIC = (
-    "names a secret, expected none: argv and `docker inspect` show its value; keys of clients belong to "
+    "looks like a secret: argv and `docker inspect` would show it; keys of clients belong to "
     "gateway.api_keys of the inventory, the hub's token to `sparkops models pull --token-file`"
 )
 MOST_LEVELS = 20

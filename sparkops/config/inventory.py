@@ -47,7 +47,7 @@ class NodeSettings(Section):
     model_dir: AbsolutePath | None = None
     """Directory of the models on the node; /srv/models if absent."""
     gpu: Gpu | None = None
-    """How containers get the GPU: `runtime` (--gpus=all, as on DGX OS), `cdi`, `devices` or `none`."""
+    """Access of containers to the GPU: `runtime` (--gpus=all, as on DGX OS), `cdi`, `devices` or `none`."""
     gpu_devices: list[AbsolutePath] | None = None
     """Required with `gpu: devices`: device nodes for the container, such as /dev/nvidia0."""
     gpu_mounts: list[AbsolutePath] | None = None
@@ -134,7 +134,7 @@ class Inventory(Section):
     """Defaults for all nodes."""
     build: Build = Build()
     gateway: Gateway | None = None
-    """Needed for swaps without downtime; without it, clients call the nodes, and releases are replaced in place."""
+    """Needed to deploy: clients call the gateway, and a swap switches it from one release to the next."""
     fabric: FabricRules = FabricRules()
     known_hosts: LocalPath = "known_hosts"
     """File of pinned SSH host keys, relative to the inventory; written by `sparkops trust`."""
@@ -153,7 +153,7 @@ class Fleet(Section):
     known_hosts: Path
     """File of pinned host keys."""
     fabric: FabricRules = FabricRules()
-    """What the network between nodes must be."""
+    """Network requirements for replicas on several nodes."""
 
     def node(self, name: str) -> NodeConfig:
         if name not in self.nodes:

@@ -41,7 +41,7 @@ class Parent(Section):
 
 
 class Contents(Section):
-    """What an image that was built from the lock said of itself."""
+    """Versions that an image built from the lock reported."""
 
     torch: Line
     """torch.__version__."""
@@ -148,5 +148,5 @@ def stale(file: Path, key: str, problem: str) -> ConfigError:
 
 def lock_text(name: str, lock: Lock) -> str:
     """Return the text of the file. The same lock gives the same text."""
-    head = f"# Written by `sparkops lock {name}`; `sparkops lock {name} --update` takes what is newest.\n"
+    head = f"# Written by `sparkops lock {name}`; `sparkops lock {name} --update` resolves the newest versions.\n"
     return head + yaml.safe_dump(lock.model_dump(mode="json", exclude_none=True), sort_keys=False, width=120)

@@ -46,7 +46,7 @@ class SwapSettings(Section):
     bake_s: NotNegative = LIMITS.bake_s
     """Seconds that the new release is checked under traffic before it is promoted."""
     stall_s: Positive = 30.0
-    """Seconds without an engine step after which a new release with a pending request fails during the bake."""
+    """During the bake, fail a release with a pending request and no engine step for this many seconds."""
     drain_s: NotNegative = LIMITS.drain_s
     """Seconds that open requests of the old release get to finish; the remaining ones are cut and counted."""
     hold_s: Annotated[float, Field(ge=0, le=3000, allow_inf_nan=False)] = LIMITS.hold_s

@@ -68,11 +68,36 @@ def _modelled(kind: Any) -> Any:
 
 def reference(model: type[BaseModel]) -> str:
     """Return a table for the model and one for each model inside it, in the order of their keys."""
-    title = f"# {model.__name__}\n\n{inspect.getdoc(model)}"
-    parts = [title, _table(model)]
-    for path, inner in _inside(model, ""):
-        parts += [f"## {path}\n\n{inspect.getdoc(inner)}", _table(inner)]
+    parts = [f"# {model.__name__}\n\n{inspect.getdoc(model)}", _table(model, model.model_fields)]
+    parts += _sections(model, "", {})
     return "\n\n".join(parts) + "\n"
+
+
+def _sections(model: type[BaseModel], path: str, listed: dict[tuple[type[BaseModel], str], str]) -> Iterator[str]:
+    """Yield the heading and table of each model inside one. `listed`: the section of each key that has a row.
+
+    A key that several models inherit, or of a model that is used several times, has one row: in the first section.
+    """
+    for name, field in model.model_fields.items():
+        if not (section := _section(field.annotation)):
+            continue
+        inner = path + name + MARKS.get(get_origin(field.annotation), "")
+        owners = {key: (_owner(section, key), key) for key in section.model_fields}
+        own = [key for key, owner in owners.items() if owner not in listed]
+        yield f"## {inner}\n\n{inspect.getdoc(section)}"
+        if own:
+            yield _table(section, own)
+        else:
+            first = ", ".join(dict.fromkeys(f"`{listed[owner]}`" for owner in owners.values()))
+            yield f"As in {first}: {', '.join(f'`{key}`' for key in owners)}."
+        listed |= {owners[key]: inner for key in own}
+        if own or not owners:
+            yield from _sections(section, f"{inner}.", listed)
+
+
+def _owner(model: type[BaseModel], key: str) -> type[BaseModel]:
+    """Return the class that declares a key, of a model and those that it inherits from."""
+    return next(cls for cls in model.__mro__ if key in inspect.get_annotations(cls))
 
 
 class DocumentedSchema(GenerateJsonSchema):
@@ -117,14 +142,6 @@ def _own_docstrings(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
                 pass
 
 
-def _inside(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    for name, field in model.model_fields.items():
-        if section := _section(field.annotation):
-            inner = path + name + MARKS.get(get_origin(field.annotation), "")
-            yield inner, section
-            yield from _inside(section, f"{inner}.")
-
-
 def _section(kind: Any) -> type[BaseModel] | None:
     """Return the model in a type: itself, or in a list, a mapping or beside null."""
     if inspect.isclass(kind) and issubclass(kind, BaseModel):
@@ -134,11 +151,12 @@ def _section(kind: Any) -> type[BaseModel] | None:
     return next(filter(None, map(_section, get_args(kind))), None)
 
 
-def _table(model: type[BaseModel]) -> str:
+def _table(model: type[BaseModel], keys: Iterable[str]) -> str:
     meanings = dict(described(model))
+    shown = {name: model.model_fields[name] for name in keys}
     rows = [
         f"| `{name}` | {_field_words(field)} | {_default(field)} | {_cell(meanings[name])} |"
-        for name, field in model.model_fields.items()
+        for name, field in shown.items()
     ]
     return "\n".join([HEAD, *rows])
 

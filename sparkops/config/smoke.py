@@ -40,7 +40,7 @@ def general_questions() -> list[SmokeQuestion]:
 
 
 class SmokeCheck(Section):
-    """A check without settings."""
+    """A check of the smoke suite."""
 
     enabled: bool | None = None
     """`true` or `false` switches the check on or off; if absent, the recipe's other keys decide."""
@@ -189,7 +189,7 @@ class MetricsCheck(SmokeCheck):
 
 
 class Smoke(Section):
-    """Checks of the smoke suite; `enabled: false` switches one off."""
+    """Checks of the smoke suite. Each has the key `enabled`; `false` switches it off."""
 
     timeout_s: Positive = 120.0
     """Timeout of a request in seconds."""
@@ -198,8 +198,10 @@ class Smoke(Section):
     thinking_tokens: Count | None = None
     """Tokens added to every answer for reasoning; if absent, 1024 for a model whose reasoning cannot be disabled."""
     health: SmokeCheck = SmokeCheck()
+    """/health returns 200: a server listens."""
     version: VersionCheck = VersionCheck()
     models: SmokeCheck = SmokeCheck()
+    """/v1/models lists the service, with a window of at least the recipe's."""
     warm_up: WarmUpCheck = WarmUpCheck()
     questions: QuestionsCheck = QuestionsCheck()
     text: TextCheck = TextCheck()
@@ -214,3 +216,4 @@ class Smoke(Section):
     negatives: NegativesCheck = NegativesCheck()
     metrics: MetricsCheck = MetricsCheck()
     restarts: SmokeCheck = SmokeCheck()
+    """The container has not restarted during the suite."""

@@ -262,7 +262,7 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
         "serve": serve,
         "memory": {
             "claim_gib": claim,
-            "basis": f"{share} of a Spark's {SHOWN_GIB} GiB, plus {HOST_GIB} GiB of the host side; not measured",
+            "basis": f"{share} of a Spark's {SHOWN_GIB} GiB, plus {HOST_GIB} GiB host overhead; not measured",
         },
         "verified": _verified(conversion),
     }

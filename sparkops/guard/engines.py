@@ -266,8 +266,8 @@ class Engines:
     def stopped_by_hand(self, container: Container) -> bool:
         """Return whether Docker was asked to end a container that has ended since. Raises NodeError.
 
-        A Docker that starts again after it was killed ends what has lived on, this guard's container among it: what
-        was ended before this guard started was ended by nobody's hand.
+        After a crash, a new dockerd ends the containers that still run, this guard's among them: a container that ended
+        before this guard started was not stopped by an operator.
         """
         guard = self.container(CONTAINER)
         since_s = max(container.started_at, guard.started_at) if guard else container.started_at

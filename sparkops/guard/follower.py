@@ -124,7 +124,7 @@ class Follower:
         self._reader.close()
 
     def expendable(self) -> tuple[tuple[str, RankSpec], ...]:
-        """Return the running engines that may be killed for memory, with their services, the first to go first.
+        """Return the running engines that may be killed for memory, with their services, in kill order.
 
         As last read: nothing that needs memory may be waited for, so this and `killed` take no lock.
         """

@@ -297,7 +297,7 @@ class Lead:
     def warm_until(self) -> float | None:
         """Return when the old release stops that is kept warm, in Unix time of this node; None without one, or late.
 
-        The clock of this time stands while the new release does not answer, or the gateway cannot be read.
+        The clock of this time pauses while the new release does not answer, or the gateway cannot be read.
         """
         warm = self.journal.warm
         left_s = warm.limits.keep_old_s - self.fleet.sampled_s if warm else 0.0

@@ -238,7 +238,7 @@ class LocalService:
         return bool(self.pending) or unread or loading
 
     def expendable(self) -> Iterator[str]:
-        """Yield running engines that may be killed before memory runs out, the first to go first."""
+        """Yield running engines that may be killed before memory runs out, in kill order."""
         alive = self.running
         loaded = {name: self.loaded(self.containers[name]) for name in self.ranks if name in alive}
         return expendable(self.node, loaded, self.journal)

@@ -34,7 +34,7 @@ class Ignore:
 
 
 def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
-    """Yield the ignores of a Dockerfile: each covers the instruction that contains or follows it."""
+    """Yield the ignores of a Dockerfile: each applies to the instruction containing or following it."""
     for comment in dockerfile.comments:
         following = (instruction for instruction in dockerfile.instructions if instruction.end >= comment.line)
         covered = next((range(instruction.line, instruction.end + 1) for instruction in following), range(0))

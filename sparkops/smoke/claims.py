@@ -155,7 +155,7 @@ def judge_thoughts(reply: ChatReply, parser: str) -> CheckFinding:
         return CheckFinding(
             "the model reasons but does not answer", "content after the reasoning", shown(reply.reasoning)
         )
-    return CheckFinding(note=f"{len(reply.reasoning)} characters of reasoning, {len(reply.text)} of answer")
+    return CheckFinding(note=f"reasoning {len(reply.reasoning)} chars, answer {len(reply.text)}")
 
 
 def judge_quiet(reply: ChatReply, note: str) -> CheckFinding:

@@ -95,7 +95,7 @@ class Forecast:
         left_s = self.left_s(watch, at_s)
         if round(left_s) >= 0:
             return f"about {spell(abs(left_s))} left, {self.source}"
-        return f"{spell(-left_s)} later than usual, {self.source}"
+        return f"{spell(-left_s)} over the estimate {self.source}"
 
 
 def remembered(records: Iterable[Mapping[str, Any]]) -> Iterator[Started]:

@@ -232,7 +232,7 @@ class Journal:
         return self.changed(swap=None, stopped=stopped, outcomes=outcomes, trouble="")
 
     def reverted(self, why: str) -> Journal:
-        """Return to the source: at once where it has the traffic, otherwise by a swap with the roles exchanged."""
+        """Return to the source: at once where it has the traffic, otherwise by a swap in reverse."""
         swap = present(self.swap)
         if swap.reverting or swap.mode is Mode.RESTART:
             return self._retried(swap, why)

@@ -18,7 +18,7 @@ import attended
 import checkpoint
 import partial
 
-TELLING = threading.Lock()
+REPORTING = threading.Lock()
 TELL_EVERY_S = 1.0
 # An interrupted file is downloaded anew, so few parallel files lose less; they still fill a gigabit line.
 FILES_AT_ONCE = 4
@@ -153,7 +153,7 @@ def kind(error):
 
 def report(**message):
     """Print one line, and exit after the last one."""
-    with TELLING:
+    with REPORTING:
         print(json.dumps(message), flush=True)
         if "done" in message or "error" in message:
             os._exit(0)  # other threads may still wait for the network

@@ -28,11 +28,11 @@ def test_init_reads_this_machine_and_lets_doctor_look_at_it(sparkops: Sparkops) 
     ran = sparkops("init")
 
     assert ran.code == 1  # as doctor ends
-    assert ran.err.startswith("wrote inventory.yaml\nhere: ")
+    assert ran.err.startswith("wrote inventory.yaml\nlocal: ")
     assert "GiB of memory" in ran.err
     assert "here           unreachable" in ran.out
     assert {name: node.transport for name, node in inventory.load(Path("inventory.yaml")).nodes.items()} == {
-        "here": "local"
+        "local": "local"
     }
 
 
@@ -45,7 +45,7 @@ def test_the_gateway_that_init_suggests_for_this_machine_is_valid(sparkops: Spar
     gateway = inventory.load(file).gateway
 
     assert gateway
-    assert (gateway.node, gateway.url(8000)) == ("here", "http://192.168.1.11:8000/v1")
+    assert (gateway.node, gateway.url(8000)) == ("local", "http://192.168.1.11:8000/v1")
 
 
 def test_init_names_nodes_that_it_cannot_reach_and_writes_all_where_it_reaches_none(sparkops: Sparkops) -> None:
@@ -213,7 +213,7 @@ def test_an_unknown_schema_names_those_there_are(sparkops: Sparkops) -> None:
 
     assert (ran.code, ran.err) == (
         2,
-        "sparkops: schema not found: model\n  next: One of: recipe, inventory, status\n",
+        "sparkops: unknown schema model: expected recipe, inventory, status\n",
     )
 
 

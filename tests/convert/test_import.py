@@ -231,7 +231,7 @@ DANGEROUS = {
     "--tool-parser-plugin /models/a.py": "tool-parser-plugin: imports Python code",
     "--allowed-local-media-path=/": "allowed-local-media-path: lets clients read files",
     '--kv-transfer-config \'{"kv_connector_module_path": "a"}\'': "kv-transfer-config: imports Python code",
-    "--hf-token hf_abc": "hf-token: names a secret",
+    "--hf-token hf_abc": "hf-token: looks like a secret",
     '--allowed-origins \'["*", "--port=9999"]\'': "allowed-origins: expected list items that do not begin with a dash",
 }
 
@@ -256,8 +256,8 @@ def test_a_flag_that_runs_code_is_listed_and_left_out(tmp_path: Path, flag: str,
             1,
             "is not known to be harmless; to keep it, add it to the new recipe, with `allow: [NO_SUCH_YET]` in `serve`",
         ),
-        ("HF_TOKEN", "hf_abc", "names a secret"),
-        ("OPENAI_API_KEY", "abc", "names a secret"),
+        ("HF_TOKEN", "hf_abc", "looks like a secret"),
+        ("OPENAI_API_KEY", "abc", "looks like a secret"),
     ],
 )
 def test_a_variable_that_runs_code_or_names_a_secret_is_listed_and_left_out(

@@ -59,7 +59,7 @@ PORT_OWNER = container(rank(service="other"))
             observed(),
             {"image": {"torch": CUDA}},
             NotReady,
-            "n1: containers get no GPU, and q needs cu130",
+            "n1: `gpu: none`; q needs CUDA (cu130)",
             "Set `gpu: runtime` (or cdi, or devices) for n1 in the inventory.",
         ),
         (
@@ -142,7 +142,7 @@ def test_weights_that_the_user_of_engines_cannot_read_are_refused(
 def test_an_engine_without_torch_says_where_it_computes() -> None:
     error = problem(observed(), engine="atlas", image={"torch": None, "vllm": None})
 
-    assert str(error) == "n1: containers get no GPU, and q needs cu130"
+    assert str(error) == "n1: `gpu: none`; q needs CUDA (cu130)"
 
 
 @pytest.mark.parametrize("gpu", ["runtime", "cdi", "devices"])

@@ -398,9 +398,11 @@ def test_it_is_plain_json(tmp_path: Path) -> None:
 
 
 def page() -> str:
-    """docs/doctor.md: the models, and the reason of each code."""
+    """docs/doctor.md: the reason of each code, then the models."""
     rows = (f"| `{code}` | {reason} |\n" for code, reason in sorted(reasons.REASONS.items()))
-    return f"{reference(Diagnosis)}\n## Codes\n\n| code | why it matters |\n| --- | --- |\n{''.join(rows)}"
+    codes = f"## Codes\n\n| code | why it matters |\n| --- | --- |\n{''.join(rows)}"
+    keys = reference(Diagnosis).removeprefix("# Diagnosis\n\nDiagnosis of the fleet.\n")
+    return f"# Diagnosis\n\nFindings of `sparkops doctor`, and its `--json`.\n\n{codes}\n## Keys of the JSON\n{keys}"
 
 
 def test_the_reference_is_as_the_models_say() -> None:

@@ -128,7 +128,7 @@ def test_without_a_lock_the_dockerfile_knows_of_none() -> None:
 
 
 def test_the_same_lock_gives_the_same_digest_anywhere() -> None:
-    """What an image said of itself is in the lock, and is no input."""
+    """The lock keeps the versions that an image reported; they are no input."""
     reported = locked(contents=Contents(torch="2.13.0+cpu"))
 
     assert built(EXAMPLE.with_lock(locked())).digest == built(EXAMPLE.with_lock(reported)).digest

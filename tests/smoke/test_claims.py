@@ -120,8 +120,8 @@ def test_json_fits_its_schema(text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "finding"),
     [
-        (ChatReply(text="24", reasoning="3 * 8"), "5 characters of reasoning, 2 of answer"),
-        (ChatReply(reasoning="3 * 8 is", finish="length"), "8 characters of reasoning, 0 of answer"),
+        (ChatReply(text="24", reasoning="3 * 8"), "reasoning 5 chars, answer 2"),
+        (ChatReply(reasoning="3 * 8 is", finish="length"), "reasoning 8 chars, answer 0"),
         (
             ChatReply(text="<think>3 * 8</think>24"),
             "reasoning leaks into the answer: reasoning-parser qwen3 does not fit the model; "

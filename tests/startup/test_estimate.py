@@ -120,7 +120,7 @@ def test_of_one_kind_are_starts_of_the_same_image_and_model() -> None:
         (loading(10.0), 230.0, "about 6 min 10 s left"),
         (loading(200.0), 420.0, "about 6 min 10 s left"),  # it began late; that makes the loading no shorter
         (loading(10.0), 600.4, "about 0 s left"),
-        (loading(10.0), 645.0, "45 s later than usual"),
+        (loading(10.0), 645.0, "45 s over the estimate"),
     ],
 )
 def test_what_is_left_is_counted_from_the_last_stage(watch: Watch, at_s: float, left: str) -> None:
@@ -135,7 +135,7 @@ def test_the_seconds_left_are_read_back_from_the_words(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["loading weights 40 %, 120 s", "waiting for Docker", "serving, 45 s later than usual"]
+    "words", ["loading weights 40 %, 120 s", "waiting for Docker", "serving, 45 s over the estimate"]
 )
 def test_words_without_the_time_left_have_no_seconds(words: str) -> None:
     assert durations.left_s(words) is None
