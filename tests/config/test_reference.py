@@ -75,14 +75,11 @@ One wheel.
 
 One wheel.
 
-| key | type | default | meaning |
-| --- | --- | --- | --- |
-| `inches` | whole number from 10 to 30 | `26` | Its size. |
-| `spokes` | number above 0 | - |  |
+As in `wheels[]`: `inches`, `spokes`.
 """
 
 
-def test_a_reference_has_a_table_for_the_model_and_for_each_model_inside() -> None:
+def test_a_reference_has_one_table_for_each_model() -> None:
     assert reference(Bicycle) == EXPECTED
 
 

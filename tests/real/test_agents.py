@@ -63,6 +63,7 @@ DEAF = b"\n\ndef open_socket(*_, **__):\n    raise OSError('planted')\n"
 ENDS = b"\n\ndef start():\n    sys.exit('planted')\n"
 NET_ADMIN = 12  # the number of the capability, in linux/capability.h
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
+SOCKET = PACKAGE["guard/operator_socket.py"]
 GUARD, GATEWAY = guard_commands.CONTAINER, gateway_commands.CONTAINER
 REPLACEMENT = guard_commands.replacement(GATEWAY)
 
@@ -277,7 +278,7 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
     write = ("docker", "exec", GUARD, "sh", "-c", "echo kept >/var/lib/sparkops/note")
     pair.machines[OTHER].exec(*write)
 
-    result = pair.ensure(other_guard(pair, plan__more=b"# another version\n"))
+    result = pair.ensure(other_guard(pair, guard__operator_socket=SOCKET + b"# another version\n"))
 
     assert result == {FRONT: ("guard",), OTHER: ("guard",)}
     changed = {name for name, container in pair.ids().items() if before[name] != container}
@@ -288,7 +289,7 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
 
 
 def test_p6_agents_do_not_change_while_a_service_does(pair: Pair) -> None:
-    before, other = pair.ids(), other_guard(pair, plan__more=b"# yet another version\n")
+    before, other = pair.ids(), other_guard(pair, guard__operator_socket=SOCKET + b"# yet another version\n")
     nodes = {**pair.fleet.nodes, "lost": pair.fleet.nodes[OTHER]}  # a node of the inventory that nothing connects to
     larger = replace(pair, fleet=pair.fleet.model_copy(update={"nodes": nodes}))
     pair.lead(Journal("chat", FRONT, (OTHER,)).begun("i1", Mode.FIRST, LOST, automatic=True))
@@ -305,7 +306,7 @@ def test_p6_agents_do_not_change_while_a_service_does(pair: Pair) -> None:
 @pytest.mark.matrix
 def test_a_guard_that_does_not_answer_gives_way_to_the_old_one(pair: Pair) -> None:
     before = pair.ids()
-    deaf = other_guard(pair, guard__operator_socket=PACKAGE["guard/operator_socket.py"] + DEAF)
+    deaf = other_guard(pair, guard__operator_socket=SOCKET + DEAF)
 
     with pytest.raises(StartFailed, match="the new guard does not answer; the old one runs again"):
         pair.ensure(replace(pair.specs, guard=deaf.guard))
@@ -315,7 +316,7 @@ def test_a_guard_that_does_not_answer_gives_way_to_the_old_one(pair: Pair) -> No
 
 
 def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
-    node, other = pair.machines[OTHER], other_guard(pair, plan__more=b"# a version that comes by itself\n")
+    node, other = pair.machines[OTHER], other_guard(pair, guard__operator_socket=SOCKET + b"# a version that comes by itself\n")
     with connect(pair.fleet, [OTHER]) as connected:
         image = build_on(connected.member(OTHER), other.guard, pair.events.append).image
 
@@ -329,7 +330,7 @@ def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
 
 @pytest.mark.matrix
 def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None:
-    before, other = pair.ids(), other_guard(pair, plan__more=b"# a version that reads no garbage\n")
+    before, other = pair.ids(), other_guard(pair, guard__operator_socket=SOCKET + b"# a version that reads no garbage\n")
     plant = f"mkdir -p {SERVICES}/broken && echo garbage >{SERVICES}/broken/journal"
     pair.machines[OTHER].exec("docker", "exec", GUARD, "sh", "-c", plant)
     try:
