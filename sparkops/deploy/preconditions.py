@@ -101,7 +101,8 @@ def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator
         return
     if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
         step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
-        yield NotReady(rank.node, f"`gpu: {node.config.gpu or 'none'}`; {recipe.name} needs CUDA ({recipe.backend})", next_step=step)
+        problem = f"`gpu: {node.config.gpu or 'none'}`; {recipe.name} needs CUDA ({recipe.backend})"
+        yield NotReady(rank.node, problem, next_step=step)
     else:
         yield from too_large(recipe, rank.node, node.host)
     if not provided:

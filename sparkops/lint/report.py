@@ -24,8 +24,8 @@ Variables resolve as in BuildKit: ENV and ARG of the stage and of its parent sta
 before the first FROM only if the stage declares it again. Values of build arguments and output of commands are unknown
 and cause no finding. Branches of an `if` that never run on a Spark (arm64; `uname -m` prints aarch64) are skipped.
 
-A comment ignores findings: in a Dockerfile it applies to the instruction containing or following it, in a recipe to its line or
-the next one, with the indented lines below:
+A comment ignores findings: in a Dockerfile it applies to the instruction containing or following it, in a recipe to
+its line or the next one, with the indented lines below:
 
     # sparkops: ignore=git-pin the tags of this repository have no versions
 

@@ -53,7 +53,7 @@ class RankRow:
     tok_s: float | None
     """Tokens per second between the last two samples, 2 to 15 s apart; without a guard, over half a second."""
     ttft_s: float | None = None
-    """Mean seconds to the first token over that time, or since engine start if the interval has none; so are the shares."""
+    """Mean seconds to the first token over that time, or since engine start if it has none; so are the shares."""
     kv_use: float | None = None
     """Share of the KV cache in use, 0 to 1; of the fullest engine where a server has several."""
     prefix_hits: float | None = None

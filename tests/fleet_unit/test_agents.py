@@ -61,7 +61,8 @@ def test_a_guard_that_leads_services_under_another_name_of_its_node_is_not_repla
         specs = agents.load(order.connected.fleet)
         with pytest.raises(PlanRefused, match="n2: its guard leads chat under the node's former name former") as caught:
             agents.changes(order.connected, specs)
-        assert caught.value.next_step == "Rename it back to former in the inventory, run `sparkops stop chat`, then rename it."
+        back = "Rename it back to former in the inventory, run `sparkops stop chat`, then rename it."
+        assert caught.value.next_step == back
 
         peer.write(Journal("chat", "former", revision=9))
 

@@ -316,7 +316,7 @@ def test_a_guard_that_does_not_answer_gives_way_to_the_old_one(pair: Pair) -> No
 
 
 def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
-    node, other = pair.machines[OTHER], other_guard(pair, guard__operator_socket=SOCKET + b"# a version that comes by itself\n")
+    node, other = pair.machines[OTHER], other_guard(pair, guard__operator_socket=SOCKET + b"# it comes by itself\n")
     with connect(pair.fleet, [OTHER]) as connected:
         image = build_on(connected.member(OTHER), other.guard, pair.events.append).image
 
@@ -330,7 +330,7 @@ def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
 
 @pytest.mark.matrix
 def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None:
-    before, other = pair.ids(), other_guard(pair, guard__operator_socket=SOCKET + b"# a version that reads no garbage\n")
+    before, other = pair.ids(), other_guard(pair, guard__operator_socket=SOCKET + b"# it reads no garbage\n")
     plant = f"mkdir -p {SERVICES}/broken && echo garbage >{SERVICES}/broken/journal"
     pair.machines[OTHER].exec("docker", "exec", GUARD, "sh", "-c", plant)
     try:

@@ -116,9 +116,9 @@ def test_of_one_kind_are_starts_of_the_same_image_and_model() -> None:
 @pytest.mark.parametrize(
     ("watch", "at_s", "left"),
     [
-        (Watch(Startup()), 0.0, "about 10 min left"),
+        (Watch(Startup()), 0.0, "about 10 min left, from 3 past starts"),
         (loading(10.0), 230.0, "about 6 min 10 s left, from 3 past starts"),
-        (loading(200.0), 420.0, "about 6 min 10 s left, from 3 past starts"),  # it began late; that makes the loading no shorter
+        (loading(200.0), 420.0, "about 6 min 10 s left, from 3 past starts"),  # began late; loads as long
         (loading(10.0), 600.4, "about 0 s left, from 3 past starts"),
         (loading(10.0), 645.0, "45 s over the estimate from 3 past starts"),
     ],
