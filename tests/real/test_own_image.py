@@ -65,7 +65,10 @@ class Registry:
 def registry(nodes: RealFleet) -> Iterator[Registry]:
     node = nodes.node("node-1")
     node.exec("sh", "-c", "apt-get -qq update && apt-get -qq install -y --no-install-recommends docker-registry")
-    forget = "docker images --quiet sparkops/own-image | xargs --no-run-if-empty docker rmi --force"
+    forget = (
+        "docker ps --all --quiet --filter label=sparkops.service=own-image | xargs --no-run-if-empty docker rm --force;"
+        "docker images --quiet sparkops/own-image | sort -u | xargs --no-run-if-empty docker rmi --force"
+    )
     node.exec("sh", "-c", forget)
     made = Registry(node)
     made.serve()
@@ -109,7 +112,7 @@ def test_a_finished_image_is_pulled_by_its_digest_gated_and_deployed(
     assert "passed its gates" in built.err
     deployed = sparkops("deploy", file, "--node", "node-1")
     assert deployed.code == 0, deployed.err
-    assert sparkops("stop", "own-image", "--yes").code == 0
+    assert sparkops("stop", "own-image", "--forget").code == 0
 
     registry.node.exec("sh", "-c", f"rm -rf {STORE}/docker")
     assert sparkops("build", file, "--node", "node-1").code == 0, "what has passed its gate is not pulled again"
