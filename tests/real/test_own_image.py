@@ -75,12 +75,15 @@ def registry(nodes: RealFleet) -> Iterator[Registry]:
         "docker images --quiet sparkops/own-image | sort -u | xargs --no-run-if-empty docker rmi --force"
     )
     node.exec("sh", "-c", forget)
+    logout = f"su - ops -c 'docker logout {REGISTRY}'"
+    node.exec("sh", "-c", logout)
     made = Registry(node)
     made.serve()
     yield made
+    node.exec("sh", "-c", logout)
     made.stop()
     node.exec("sh", "-c", forget)
-    node.exec("sh", "-c", f"rm -rf {STORE}/* /root/.docker/config.json /root/htpasswd /root/registry.*")
+    node.exec("sh", "-c", f"rm -rf {STORE}/* /root/htpasswd /root/registry.*")
 
 
 @pytest.fixture(scope="module")
