@@ -30,7 +30,7 @@ def test_init_reads_this_machine_and_lets_doctor_look_at_it(sparkops: Sparkops) 
     assert ran.code == 1  # as doctor ends
     assert ran.err.startswith("wrote inventory.yaml\nlocal: ")
     assert "GiB of memory" in ran.err
-    assert "here           unreachable" in ran.out
+    assert "local          unreachable" in ran.out
     assert {name: node.transport for name, node in inventory.load(Path("inventory.yaml")).nodes.items()} == {
         "local": "local"
     }

@@ -32,14 +32,15 @@ def fleet(server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "nodes:\n"
         "  n1: {address: 127.0.0.1}\n"
         "  far: {address: localhost, jump: n1}\n"
-        "  stranger: {address: 127.0.0.1, user: root}\n"
-        "  keyless: {address: 127.0.0.1, ssh_key: nowhere}\n"
         "  nobody: {address: nobody.invalid}\n"
     )
     key = server.host_key
     names = "n1,far,stranger,keyless,nobody"
     (tmp_path / "known_hosts").write_text(f"{names} {key.get_name()} {key.get_base64()}\n")
-    return inventory.load(tmp_path / "inventory.yaml")
+    loaded = inventory.load(tmp_path / "inventory.yaml")
+    changes = {"stranger": {"user": "root"}, "keyless": {"ssh_key": "nowhere"}}  # an inventory names a machine once
+    again = {name: loaded.nodes["n1"].model_copy(update=change) for name, change in changes.items()}
+    return loaded.model_copy(update={"nodes": {**loaded.nodes, **again}})
 
 
 @pytest.fixture
