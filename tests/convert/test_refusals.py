@@ -9,21 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
-from sparkops.config import recipe, source
-from sparkops.config.recipe import Recipe
-from sparkops.convert import other_tools
-from sparkops.convert.conversion import Conversion
+from sparkops.config import recipe
 from sparkops.errors import ConfigError
-
-HEAD = "recipe_version: '1'\nmodel: a/b\n"
-
-
-def of(tmp_path: Path, text: str, *without: str) -> Conversion:
-    file = tmp_path / "a.yaml"
-    file.write_text(text)
-    conversion = other_tools.convert(other_tools.read(file), text, "mine", without)
-    source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
-    return conversion
+from tests.convert.originals import HEAD, of
 
 
 def command(line: str, version: int = 1) -> str:

@@ -7,21 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.config import source
-from sparkops.config.recipe import Recipe
-from sparkops.convert import command_lines, other_tools, releases
-from sparkops.convert.conversion import Conversion
+from sparkops.convert import command_lines, releases
 from sparkops.errors import ConfigError
-
-HEAD = "recipe_version: '1'\nmodel: a/b\n"
-
-
-def of(tmp_path: Path, text: str, *without: str) -> Conversion:
-    file = tmp_path / "a.yaml"
-    file.write_text(text)
-    conversion = other_tools.convert(other_tools.read(file), text, "mine", without)
-    source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
-    return conversion
+from tests.convert.originals import HEAD, of
 
 
 def command(*lines: str, head: str = HEAD) -> str:

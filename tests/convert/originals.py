@@ -1,0 +1,21 @@
+"""Recipes of other tools, written by a test and converted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparkops.config import source
+from sparkops.config.recipe import Recipe
+from sparkops.convert import other_tools
+from sparkops.convert.conversion import Conversion
+
+HEAD = "recipe_version: '1'\nmodel: a/b\n"
+
+
+def of(tmp_path: Path, text: str, *without: str) -> Conversion:
+    """Convert a recipe; what it becomes is one that sparkops reads."""
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    conversion = other_tools.convert(other_tools.read(file), text, "mine", without)
+    source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
+    return conversion
