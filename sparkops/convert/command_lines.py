@@ -108,10 +108,12 @@ def words(command: str) -> list[str]:
 def _separated(text: str) -> str:
     """Return the lines of a command with ` ; ` before each that begins a command, outside of quotes."""
     parts = [part for part in re.split(r"""(\\.|"(?:[^"\\]|\\.)*"|'[^']*'|\n)""", text, flags=re.DOTALL) if part]
+    begun = False
     for number, part in enumerate(parts):
         rest = "".join(parts[number + 1 : number + 3]).lstrip(" \t")
-        if part == "\n" and rest.strip() and not rest.startswith(("-", "\n")) and "".join(parts[:number]).strip():
+        if begun and part == "\n" and rest.strip() and not rest.startswith(("-", "\n")):
             parts[number] = "\n;\n"
+        begun = begun or bool(part.strip())
     return "".join(parts)
 
 
