@@ -91,7 +91,7 @@ class Start:
         self.refused, self.refusals = "", 0
 
     def answer(self) -> None:
-        """Note that /health has answered: a start that had stalled goes on."""
+        """Note that /health answers: a start that was late continues."""
         self.problem = self.progress = ""
 
     def again(self) -> Start:

@@ -88,7 +88,7 @@ def registry(nodes: RealFleet) -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def engine(sparkops: Cli) -> str:
-    """The image of the stand-in on node-1: somebody else's, as far as these recipes know."""
+    """The stand-in's image on node-1, which the recipes below treat as a finished image."""
     built = sparkops("build", "stand-in", "--node", "node-1", "--json")
     assert built.code == 0, built.err
     return str(built.json["tag"])
@@ -96,7 +96,7 @@ def engine(sparkops: Cli) -> str:
 
 @pytest.fixture
 def owners(tmp_path: Path) -> Callable[[str], Path]:
-    """Write a recipe of the stand-in whose image somebody else has built."""
+    """Write a recipe that runs the stand-in from a finished image."""
 
     def write(image: str) -> Path:
         recipe = yaml.safe_load((shipped.directory("recipes") / "stand-in.yaml").read_text())
