@@ -10,7 +10,7 @@ from posixpath import basename
 
 from sparkops.command import unquote
 from sparkops.config import files
-from sparkops.errors import SparkopsError
+from sparkops.errors import ConfigError
 
 WORKSPACE = re.compile(r"\$\{?WORKSPACE_DIR\}?/?|/workspace/")
 """Where the server starts in the original's container, so that its flags may name files there."""
@@ -50,8 +50,11 @@ def find(recipe: Path, named: str, folder: Path | None) -> Path | None:
 
 def read(directory: Path) -> Mod:
     """Return what a mod does. Raises ConfigError for a file that cannot be read."""
-    mod = Mod(directory.name)
-    lines = _lines((directory / "run.sh").read_text(errors="replace"))
+    mod, script = Mod(directory.name), directory / "run.sh"
+    try:
+        lines = _lines(files.text(script, errors="replace"))
+    except OSError as error:
+        raise ConfigError(script, 1, "", f"cannot be read: {error.strerror}") from None
     understood = [_take(mod, directory, line) for line in lines]
     mod.whole = all(understood)
     return mod
@@ -102,7 +105,7 @@ def _content(directory: Path, name: str) -> bytes | None:
         return None
     try:
         return files.read(file)
-    except (OSError, SparkopsError):
+    except OSError:
         return None
 
 

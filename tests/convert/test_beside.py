@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
-from sparkops.config import recipe
+from sparkops.config import files, recipe
 from sparkops.convert import mods, other_tools
 from sparkops.convert.conversion import Conversion
-from sparkops.errors import UsageError
+from sparkops.errors import ConfigError, UsageError
 
 RECIPE = """recipe_version: '1'
 model: a/b
@@ -51,6 +51,14 @@ def test_a_copied_chat_template_and_a_diff_become_mods(checkout: Path) -> None:
     assert conversion.data["image"]["mods"] == ["words.jinja", "diff-fix.patch"]
     assert conversion.files == {"words.jinja": b"{{ messages }}\n", "diff-fix.patch": DIFF.encode()}
     assert [part.key for part in conversion.omissions] == ["container"]
+
+
+def test_a_mod_whose_script_is_too_large_is_the_error(checkout: Path) -> None:
+    script = checkout / "mods/words/run.sh"
+    script.write_bytes(bytes(files.MOST + 1))
+
+    with pytest.raises(ConfigError, match=f"{script}:1: cannot be read: larger than {files.MOST} bytes"):
+        convert(checkout / "recipes/4x/a.yaml")
 
 
 def test_the_written_recipe_loads_with_its_mods(checkout: Path) -> None:
