@@ -55,6 +55,25 @@ def test_a_part_of_a_message_is_refused(cut: bytes) -> None:
         messages.verify(KEY, cut)
 
 
+class Guarded(bytes):
+    """A signature that must not be compared by `==`: the time that this takes tells how many bytes are right."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared byte by byte")
+
+    __ne__ = __eq__
+    __hash__ = bytes.__hash__
+
+
+def test_how_long_a_comparison_takes_tells_nothing_of_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    sign, message = messages.sign, packed()
+    monkeypatch.setattr(messages, "sign", lambda key, content: Guarded(sign(key, content)))
+
+    assert messages.verify(KEY, message)
+    with pytest.raises(MessageRefused):
+        messages.verify(KEY, b"0" * 64 + message[64:])
+
+
 def test_a_message_for_another_node_is_refused() -> None:
     with pytest.raises(MessageRefused):
         messages.verify(messages.derive(b"fleet key", "spark-3"), packed())
