@@ -12,7 +12,7 @@ from sparkops.docker.commands import start
 from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.service_state import ServiceState, free_step
-from sparkops.swap import effects
+from sparkops.swap import effects, trouble
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record
 from sparkops.swap.intents import Code, Deploy, NothingToDo, Refused, accept
@@ -39,7 +39,7 @@ def accepted(state: ServiceState, intent: Deploy) -> Journal | None:
         case Refused(why=why, code=Code.BUSY):
             raise Busy(why, next_step=free_step(state.journal.service))
         case Refused(why=why):
-            raise PlanRefused(why)
+            raise PlanRefused(why, next_step=trouble.of_refusal(state.journal, why))
         case NothingToDo():
             return None
         case Journal() as journal:

@@ -12,6 +12,8 @@ from sparkops.swap.model import Phase
 
 NEXT = "\nnext: "
 """Separates a reason from a next step of its own, in one text of a guard."""
+UNCONFIRMED = "no other guard confirms"
+REBUILD = "sparkops gateway rebuild"
 AGAIN = "sparkops deploy RECIPE"
 """RECIPE: one that works. A deploy replaces what does not serve, also in the middle of a swap."""
 
@@ -31,11 +33,17 @@ def next_step(journal: Journal, why: str, missing: Collection[str] = ()) -> str:
     return "\n".join([*([own] if own else ()), *further])
 
 
+def of_refusal(journal: Journal, why: str) -> str:
+    """Return the commands where an intent is refused because of silent guards or a newer journal; otherwise none."""
+    blocked = why.startswith(UNCONFIRMED) or REBUILD in why
+    return "\n".join(_commands(journal, why, ())) if blocked else ""
+
+
 def _commands(journal: Journal, why: str, missing: Collection[str]) -> Iterator[str]:
     service, leader = journal.service, journal.leader
-    if "sparkops gateway rebuild" in why:  # another guard has a newer journal
-        yield f"sparkops gateway rebuild {leader}"
-    elif why.startswith("no other guard confirms"):
+    if REBUILD in why:  # another guard has a newer journal
+        yield f"{REBUILD} {leader}"
+    elif why.startswith(UNCONFIRMED):
         silent = [node for node in journal.peers if node not in journal.without]
         yield f"docker start sparkops-guard, on {' or '.join(silent)}; sparkops doctor"
         yield f"If they are lost: {AGAIN}{_without(silent)}"

@@ -77,6 +77,18 @@ def test_what_the_leader_would_refuse_is_refused() -> None:
         preview(loading, replace(target(), id="i2", revision=loading.journal.revision))
 
 
+def test_a_refusal_for_a_silent_guard_names_how_to_start_it_and_how_to_do_without() -> None:
+    state = serving()
+    alone = replace(state, reports={"n1": state.reports["n1"]})
+
+    with pytest.raises(PlanRefused, match="no other guard confirms that n1 leads") as refused:
+        preview(alone, target())
+    assert refused.value.next_step.splitlines() == [
+        "docker start sparkops-guard, on n2; sparkops doctor",
+        "If they are lost: sparkops deploy RECIPE --without n2",
+    ]
+
+
 def test_what_serves_already_has_no_effects() -> None:
     assert preview(serving(), Deploy("i1", 7, deployed(OLD), Mode.BESIDE)) is None
 
