@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,10 @@ class GuardCopies:
 
 @dataclass(frozen=True)
 class Rebuild:
-    """Plan for `node`: the journals that it receives (`journals`), and those that it leads already (`kept`)."""
+    """Plan for `node`: the journals that it receives (`journals`), and those that it leads already (`kept`).
+
+    The journals of forgotten services move too, so that no older copy brings one back; they are not listed.
+    """
 
     node: str
     journals: tuple[Journal, ...]
@@ -58,15 +61,20 @@ class Rebuild:
 
     def _lines(self) -> Iterator[str]:
         yield f"gateway and leader on {self.node}" + (f", without {', '.join(sorted(self.lost))}" if self.lost else "")
-        for journal in self.journals:
+        for journal in listed(self.journals):
             serving = f"{journal.active.release} serves" if journal.active else "nothing serves"
             yield f"  {journal.service}: {serving}; journal term {journal.term}, revision {journal.revision}"
             given_up = sorted(rank.container for rank in journal.stopped if rank.node in self.lost)
             if given_up:
                 yield f"    given up: {', '.join(given_up)}"
-        for journal in self.kept:
+        for journal in listed(self.kept):
             yield f"  {journal.service}: {self.node} leads it already; term {journal.term}"
         yield from (f"  unreadable: {problem}" for problem in self.problems)
+
+
+def listed(journals: Iterable[Journal]) -> Iterator[Journal]:
+    """Yield the journals of services that an operator has not given up."""
+    return (journal for journal in journals if not journal.forgotten)
 
 
 def read(reply: Mapping[str, Any]) -> GuardCopies:

@@ -9,7 +9,7 @@ import typer
 
 from sparkops.agents import agents
 from sparkops.agents.rebuild import read_copies, rebuild_on
-from sparkops.agents.rebuild_plan import Rebuild, plan
+from sparkops.agents.rebuild_plan import Rebuild, listed, plan
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import DRY_RUN, JSON, WITHOUT, make_family
 from sparkops.cli.progress import progress
@@ -81,6 +81,6 @@ def _as_json(planned: Rebuild, failing: Mapping[str, str], *, dry_run: bool) -> 
             "release": journal.active.release if journal.active else None,
             "problem": trouble.reason(failing[journal.service]) if journal.service in failing else None,
         }
-        for journal in (*planned.journals, *planned.kept)
+        for journal in listed((*planned.journals, *planned.kept))
     ]
     return {"node": planned.node, "without": sorted(planned.lost), "dry_run": dry_run, "services": services}

@@ -54,6 +54,15 @@ def test_what_ran_on_a_lost_node_is_given_up_and_named() -> None:
     assert f"    given up: {rank.container}" in str(swap_plan)
 
 
+def test_a_forgotten_service_moves_along_and_is_not_listed() -> None:
+    forgotten = replace(JOURNAL, service="old", active=None, forgotten=True)
+
+    moved = plan("n2", {"n2": follower(JOURNAL, forgotten), "n3": follower(JOURNAL)}, LOST)
+
+    assert [journal.service for journal in moved.journals] == ["chat", "old"]
+    assert "old" not in str(moved)
+
+
 def test_a_leader_that_answers_is_not_lost() -> None:
     leader = GuardCopies("n1", journals=(JOURNAL,))
 

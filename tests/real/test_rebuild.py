@@ -55,7 +55,7 @@ def test_a_lost_gateway_is_rebuilt_on_the_other_node_whose_engine_keeps_serving(
         wait_for(lambda: moved("gateway", "rebuild", "node-2", "--without", "node-1", "--dry-run").code == 0)
         rebuilt = moved("gateway", "rebuild", "node-2", "--without", "node-1", "--json")
         assert rebuilt.code == 0, rebuilt.err
-        row = next(row for row in rebuilt.json["services"] if row["name"] == "stand-in")  # beside those forgotten
+        (row,) = [row for row in rebuilt.json["services"] if row["name"] == "stand-in"]
         assert (row["release"], row["problem"]) == (release, None)
         assert wait_for(lambda: answers(nodes, service.port)) == release
         docker("start", lost.container)
