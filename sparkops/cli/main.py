@@ -61,7 +61,7 @@ def options(
 
 
 @cache
-def command() -> Callable[[], object]:
+def command() -> Callable[..., object]:
     """Build the command line, once per process."""
     return typer.main.get_command(app)
 
@@ -69,7 +69,7 @@ def command() -> Callable[[], object]:
 def main() -> None:
     """Run the program and end with an exit code of docs/operations.md#exit-codes."""
     try:
-        command()()
+        command()(prog_name="sparkops")  # also where `python -m sparkops` runs it
     except SparkopsError as error:
         _report(error)
         raise SystemExit(error.exit_code) from None
