@@ -12,7 +12,7 @@ from tests.cli.conftest import Sparkops
 from tests.examples import RECIPE
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(file.stem for file in shipped.directory("recipes").glob("*.yaml"))
+NAMES = [*shipped.recipes()]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_recipes_of_the_user_are_listed_and_found_by_name(sparkops: Sparkops) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_show_gives_the_whole_recipe_in_yaml_and_in_json(sparkops: Sparkops, name: str) -> None:
-    whole = recipe.load(shipped.directory("recipes") / f"{name}.yaml").model_dump(mode="json", exclude_none=True)
+    whole = recipe.load(shipped.recipes()[name]).model_dump(mode="json", exclude_none=True)
 
     assert sparkops("show", name, "--json").json == whole
     assert yaml.load(sparkops("show", name).out, Loader=yaml.CSafeLoader) == whole
