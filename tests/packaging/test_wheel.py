@@ -55,7 +55,7 @@ def test_the_wheel_is_complete_outside_the_sources(installed: Installed) -> None
 
     recipes = installed.run("recipes", "--json")
     assert recipes.returncode == 0, recipes.stderr
-    listed = [variant["name"] for family in json.loads(recipes.stdout)["families"] for variant in family["recipes"]]
+    listed = [row["name"] for row in json.loads(recipes.stdout)["recipes"]]
     assert sorted(listed) == sorted(file.stem for file in (SOURCES / "recipes").rglob("*.yaml"))
     for named in ("122b-fp8-tp2", "recipes/122b-fp8-tp2.yaml", "recipes/qwen3.5-122b/122b-fp8-tp2.yaml"):
         assert installed.run("show", named).stdout.startswith("name: 122b-fp8-tp2\n")
