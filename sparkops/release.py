@@ -174,3 +174,8 @@ class Rank:
 def recipe_of(tag: str) -> str:
     """Return the recipe in an image's tag: NAME of sparkops/NAME:DIGEST."""
     return tag.rpartition(":")[0].rpartition("/")[2]
+
+
+def recipe_named(release: str) -> str:
+    """Return the recipe in the ID of a release."""
+    return release.rpartition("-")[0]

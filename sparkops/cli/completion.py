@@ -19,7 +19,9 @@ from sparkops.config.shipped import known_recipes
 
 RECIPE_VERBS = ("show", "lock", "fit", "plan", "up", "deploy", "build", "render", "images copy")
 MODEL_VERBS = ("models pull", "models copy", "models verify", "models prepare")
-SERVICE_VERBS = ("promote", "rollback", "cancel", "stop", "follow", "logs", "history", "probe", "hold", "unhold")
+SERVICE_VERBS = (
+    *("recipes", "promote", "rollback", "cancel", "stop", "follow", "logs", "history", "probe", "hold", "unhold"),
+)
 TAKES: Mapping[str, str] = {
     **dict.fromkeys((*RECIPE_VERBS, *MODEL_VERBS), "recipe"),
     **dict.fromkeys(SERVICE_VERBS, "service"),

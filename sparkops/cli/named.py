@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparkops.cli.options import Settings
-from sparkops.config import inventory, recipe
+from sparkops.config import inventory, recipe, shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import known_recipes
@@ -62,12 +62,16 @@ def _service_of_recipe(name: str) -> str:
 
 
 def find_recipe(named: str) -> Path:
-    """Return the file of a recipe: a path, or a name in ./recipes or among those of sparkops. Raises UsageError."""
+    """Return the file of a recipe: a path, or a name in ./recipes or among those of sparkops. Raises UsageError.
+
+    A path into recipes/ is also that of a shipped recipe, with its folder or without: recipes/NAME.yaml.
+    """
     if Path(named).is_file():
         return Path(named)
     known = known_recipes()
     name = Path(named).name.removesuffix(".yaml")
-    if name in known and len(Path(named).parts) <= 2:
+    parts = Path(named).parts
+    if name in known and (len(parts) <= 2 or parts[-2] == known[name].parent.name != shipped.OWN.name):
         return known[name]
     near = difflib.get_close_matches(name, known, n=1)
     step = f"Did you mean {near[0]}? " if near else ""

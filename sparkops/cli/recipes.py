@@ -1,4 +1,4 @@
-"""The verbs recipes, show and render."""
+"""The verbs show and render."""
 
 from __future__ import annotations
 
@@ -21,23 +21,6 @@ from sparkops.guard_client.image import guard_dockerfile
 from sparkops.hub.image import HUB, hub_dockerfile
 from sparkops.names import GATEWAY, GUARD
 from sparkops.render import context
-
-
-def recipes(json: JSON = False) -> None:
-    """List available recipes
-
-    Prints memory per node, expected speed, lock and description of the files of ./recipes and the shipped recipes.
-
-    Example: sparkops recipes
-    """
-    known = [load(file) for file in known_recipes().values()]
-    if json:
-        data_json({"recipes": [recipe.model_dump(mode="json") | {"locked": bool(recipe.lock)} for recipe in known]})
-        return
-    for recipe in known:
-        speed = f"{recipe.expected.tok_s:g} tok/s" if recipe.expected and recipe.expected.tok_s else "-"
-        lock = "locked" if recipe.lock else "unlocked"
-        data(f"{recipe.name:<28} {recipe.memory.claim_gib:>6g} GiB  {speed:>12}  {lock:<8}  {recipe.description}")
 
 
 def show(recipe: RECIPE, json: JSON = False) -> None:

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,12 @@ def show_commands() -> Callable[[], None]:
 def data(text: str) -> None:
     """Print data on stdout: with control characters into a pipe, without them on a terminal."""
     typer.echo(visible(text) if sys.stdout.isatty() else redacted(text))
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines with aligned columns, of which the last one is not padded."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def data_json(value: Any) -> None:

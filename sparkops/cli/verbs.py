@@ -66,7 +66,7 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
         "init": Verb("init", "init", "Create an inventory file"),
         "trust": Verb("trust", "trust", "Pin the nodes' SSH host keys"),
         "doctor": Verb("doctor", "doctor", "Check nodes and their network"),
-        "recipes": Verb("recipes", "recipes", "List available recipes"),
+        "recipes": Verb("families", "recipes", "List recipes by service"),
         "show": Verb("recipes", "show", "Print a recipe with all defaults"),
         "import": Verb("convert", "import_", "Convert a spark-vllm-docker or sparkrun recipe"),
         "schema": Verb("schema", "schema", "Print a JSON Schema"),

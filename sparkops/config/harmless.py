@@ -75,7 +75,7 @@ ATLAS_FLAGS = frozenset(
     gpu-memory-utilization max-batch-size max-prefill-tokens max-seq-len num-drafts speculative tool-call-parser
     """.split()
 )
-"""Of Atlas: those that recipes/122b-heretic-atlas.yaml has a source for."""
+"""Of Atlas: those that recipes/qwen3.5-122b/122b-heretic-atlas.yaml has a source for."""
 FLAGS: Mapping[str, frozenset[str]] = {
     "vllm": VLLM_FLAGS | NEWER_FLAGS,
     "stand-in": VLLM_FLAGS | NEWER_FLAGS,

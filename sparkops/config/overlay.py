@@ -48,10 +48,11 @@ def read(file: Path, children: tuple[Path, ...] = ()) -> Source:
 
 
 def _find(child: Source, name: str) -> Path:
-    """Return the recipe's file beside the child, or among those that come with sparkops."""
-    directories = (child.file.parent, shipped.directory("recipes"))
-    candidates = (directory / f"{name}.yaml" for directory in directories if Path(name).name == name)
-    file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    """Return the recipe's file beside the child, in the directory around its folder, or among the shipped recipes."""
+    folder = child.file.parent
+    around = [folder.parent] if folder.parent.name == shipped.OWN.name else []
+    candidates = (directory / f"{name}.yaml" for directory in (folder, *around) if Path(name).name == name)
+    file = next((candidate for candidate in candidates if candidate.is_file()), shipped.recipes().get(name))
     if file is None:
         raise child.fail((KEY,), f"recipe {name!r} not found in this directory or among the shipped recipes")
     return file

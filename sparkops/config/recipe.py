@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -81,6 +82,13 @@ class Expected(Section):
     """Author and machine of the measurement."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a recipe was read. Not a part of its value: two recipes with the same values are equal."""
+
+    file: Path | None = field(default=None, compare=False)
+
+
 class Recipe(Section):
     """One way to build and serve one model."""
 
@@ -91,8 +99,8 @@ class Recipe(Section):
     description: Line
     """One line, shown by `sparkops recipes`."""
     extends: Name | None = None
-    """Base recipe, from the same directory or shipped: mappings are merged, other values replaced, and null removes a
-    key. Description, `expected` and `verified` are not inherited."""
+    """Base recipe, from the same directory, from `recipes/` if this one is in a folder of it, or shipped: mappings are
+    merged, other values replaced, and null removes a key. Description, `expected` and `verified` are not inherited."""
     engine: EngineName = "vllm"
     """Inference server. `atlas` has its own flags; `stand-in` has vLLM's endpoints and no model, for tests."""
     nodes: list[Name] = []
@@ -110,6 +118,7 @@ class Recipe(Section):
     verified: Text
     """What was tested with this recipe, and where; also 'Nothing yet.'."""
     _lock: Lock | None = PrivateAttr(None)
+    _origin: Origin = PrivateAttr(Origin())
 
     @model_validator(mode="after")
     def _fits_its_engine(self) -> Recipe:
@@ -138,6 +147,11 @@ class Recipe(Section):
         if self.serve.aliases and not ENGINES[self.engine].aliases:
             raise wrong_at(("serve", "aliases"), f"expected none: the engine {self.engine} takes one name")
         return self
+
+    @property
+    def file(self) -> Path:
+        """The file that it was read from; NAME.yaml for one that came without a file, such as a journal's."""
+        return self._origin.file or Path(f"{self.name}.yaml")
 
     @property
     def lock(self) -> Lock | None:
@@ -186,6 +200,7 @@ def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str], *, par
     read = overlay.read(file)
     overlay.apply(read, set_)
     recipe = source.validate(read, Recipe)
+    recipe._origin = Origin(file)
     problems = [*_problems(recipe, file, nodes), *(_missing_parts(recipe.image) if parts else ())]
     if problems:
         raise ConfigError.joined([read.fail(where, problem) for where, problem in problems])

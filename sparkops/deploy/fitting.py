@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sparkops.config.engine import ENGINES
+from sparkops.config.lock import lock_file
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.observe import containers
 from sparkops.docker.commands import model_dir
@@ -85,7 +86,7 @@ def _description(member: Member, recipe: Recipe) -> Description:
     model = recipe.model
     described = describe(member, model.path)
     locked = recipe.lock.checkpoint if recipe.lock else None
-    described = described or description.of_lock(locked, model.id, model.revision, f"{recipe.name}.lock")
+    described = described or description.of_lock(locked, model.id, model.revision, str(lock_file(recipe.file)))
     if described is None:
         where = f"{model_dir(member.config)}/{model.path}"
         problem = f"memory unknown: no config.json in {where}, no description of {model.id} in a lock"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sparkops.config.engine import ENGINES
 from sparkops.deploy.preconditions import Observed
 from sparkops.docker.facts import Container, parse_container
-from sparkops.errors import NodeError
+from sparkops.errors import NodeError, SparkopsError
 from sparkops.network import preflight
 from sparkops.network.facts import fabric_query
 from sparkops.nodes import host
@@ -18,6 +18,19 @@ from sparkops.weights import models
 
 def before_deploy(connected: Connected, release: Release) -> dict[str, Observed]:
     return connected.all(lambda member: _observe(member, release))
+
+
+def of_fleet(connected: Connected, *, links: bool) -> dict[str, Observed | SparkopsError]:
+    """Return what decides which recipes fit on each node: its memory, GPUs and containers, and with `links` its
+    network.
+    """
+
+    def observe(member: Member) -> Observed:
+        facts = host.parse(member.node.run(host.FREE).stdout)
+        observed = Observed(config=member.config, host=facts, containers=containers(member))
+        return _with_fabric(member, observed) if links else observed
+
+    return connected.on_each(observe)
 
 
 def _observe(member: Member, release: Release) -> Observed:

@@ -8,6 +8,7 @@ from itertools import combinations
 
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
+from sparkops.config.recipe import Recipe
 from sparkops.deploy.preconditions import Current, Observed, differing, obstacles, own
 from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
 from sparkops.memory.bound import HOST_GIB
@@ -261,11 +262,8 @@ def plan(
 
     Raises Busy where nothing fits, or only with downtime, until an engine has stopped that is being stopped.
     """
-    size = release.recipe.serve.tensor_parallel
-    if size > MOST_NODES:
-        why = f"a replica runs on at most {MOST_NODES} nodes" + (f"; {HEADS}" if size == 3 else "")
-        step = f"Set tensor_parallel of {release.recipe.name} to 1 or {MOST_NODES} if the model fits; `sparkops fit`"
-        raise PlanRefused(f"{release.recipe.name}: serve.tensor_parallel is {size}: {why}", next_step=step)
+    if refusal := too_many_nodes(release.recipe):
+        raise refusal
     busy: Busy | None = None
     nodes = options.nodes or tuple(release.recipe.nodes) or tuple(observed)
     missing = [name for name in nodes if name not in observed]
@@ -288,6 +286,16 @@ def plan(
     reasons = "\n".join(refused) or f"  {_no_way(release, nodes, options)}"
     steps += () if open_ways else room
     raise PlanRefused(f"no safe mode for {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
+
+
+def too_many_nodes(recipe: Recipe) -> PlanRefused | None:
+    """Return why a recipe's replica has more nodes than sparkops starts; None if it has not."""
+    size = recipe.serve.tensor_parallel
+    if size <= MOST_NODES:
+        return None
+    why = f"a replica runs on at most {MOST_NODES} nodes" + (f"; {HEADS}" if size == 3 else "")
+    step = f"Set tensor_parallel of {recipe.name} to 1 or {MOST_NODES} if the model fits; `sparkops fit`"
+    return PlanRefused(f"{recipe.name}: serve.tensor_parallel is {size}: {why}", next_step=step)
 
 
 def _wait(problems: list[SparkopsError]) -> Busy | None:

@@ -99,12 +99,7 @@ def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator
     recipe = rank.release.recipe
     if own(rank, node):
         return
-    if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
-        step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
-        problem = f"`gpu: {node.config.gpu or 'none'}`; {recipe.name} needs CUDA ({recipe.backend})"
-        yield NotReady(rank.node, problem, next_step=step)
-    else:
-        yield from too_large(recipe, rank.node, node.host)
+    yield from unsuitable(rank, node)
     if not provided:
         yield from _missing(rank, node)
     if rank.index:
@@ -113,6 +108,17 @@ def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator
     if rank.port in node.host.listening and (owner is None or owner.service != recipe.service):
         problem = f"{rank.node}: port {rank.port} is taken by {owner.name if owner else 'a program'}"
         yield PlanRefused(problem, next_step=f"Stop it, or change serve.port of {recipe.name}.")
+
+
+def unsuitable(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
+    """Yield why a rank can never run on a node: it lacks a GPU, or has too little memory in total."""
+    recipe = rank.release.recipe
+    if recipe.backend != "cpu" and node.config.gpu in (None, "none"):
+        step = f"Set `gpu: runtime` (or cdi, or devices) for {rank.node} in the inventory."
+        problem = f"`gpu: {node.config.gpu or 'none'}`; {recipe.name} needs CUDA ({recipe.backend})"
+        yield NotReady(rank.node, problem, next_step=step)
+    else:
+        yield from too_large(recipe, rank.node, node.host)
 
 
 def _missing(rank: Rank, node: Observed) -> Iterator[NodeError]:

@@ -9,9 +9,9 @@ from itertools import chain
 from sparkops.command import Command
 from sparkops.docker.commands import docker, remove
 from sparkops.prune import retention
-from sparkops.prune.retention import CACHE, Intended, Surroundings, recipe_named
+from sparkops.prune.retention import CACHE, Intended, Surroundings
 from sparkops.prune.stored import Stored, StoredEngine, StoredImage
-from sparkops.release import SHORT, recipe_of
+from sparkops.release import SHORT, recipe_named, recipe_of
 
 REMOVE_S = 600.0  # 30 GB of layers are many files
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from sparkops.guard_client import engine_spec
 from sparkops.prune.stored import Stored, StoredEngine, StoredImage
-from sparkops.release import SHORT, TRUSTED, recipe_of
+from sparkops.release import SHORT, TRUSTED, recipe_named, recipe_of
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
 
@@ -114,11 +114,6 @@ def _is_of(stored: StoredImage, deployment: Deployment) -> bool:
         return any(stored.inputs == engine_spec.of(rank).inputs for rank in deployment.ranks)
     except ValueError:
         return recipe_named(deployment.release) in {recipe_of(tag) for tag in stored.tags}
-
-
-def recipe_named(release: str) -> str:
-    """Return the recipe's name in the ID of a release."""
-    return release.rpartition("-")[0]
 
 
 def newest_images(node: Stored) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from sparkops.config import lock
@@ -41,7 +41,7 @@ def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
     name = f"{recipe.image.template}{TEMPLATE}"
     if name not in templates:
         names = ", ".join(sorted(key.removesuffix(TEMPLATE) for key in templates if key.endswith(TEMPLATE)))
-        raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.template", f"expected one of: {names}")
+        raise ConfigError(recipe.file, 1, "image.template", f"expected one of: {names}")
     return fill(name, templates, recipe=recipe)
 
 
@@ -106,8 +106,7 @@ def recipe_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
     if recipe.lock and (now := hashes(files)) != recipe.lock.mods:
         locked = recipe.lock.mods
         differing = sorted(name for name in {*now, *locked} if now.get(name) != locked.get(name))
-        file = Path(f"recipes/{recipe.name}.lock")
-        raise lock.stale(file, "mods", f"differ from the lock: {', '.join(differing)}")
+        raise lock.stale(lock.lock_file(recipe.file), "mods", f"differ from the lock: {', '.join(differing)}")
     return files
 
 
@@ -118,7 +117,7 @@ def _mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
         if file not in mods or file in SHARED_MODS:
             names = sorted(key.removesuffix(".py") for key in mods if key not in SHARED_MODS and "/" not in key)
             problem = f"unknown mod '{name}', expected one of: {', '.join(names)}"
-            raise ConfigError(Path(f"recipes/{recipe.name}.yaml"), 1, "image.mods", problem)
+            raise ConfigError(recipe.file, 1, "image.mods", problem)
     added = {key: content for key, content in mods.items() if key.partition("/")[0] in recipe.image.mods and "/" in key}
     shared = SHARED_MODS[: 1 + any(not file.endswith(".py") for file in own)] if own else ()
     return directories(added) | added | {file: mods[file] for file in (*own, *shared)}

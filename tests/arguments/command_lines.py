@@ -38,7 +38,7 @@ class Judgement(TypedDict):
 
 def recipes() -> list[Recipe]:
     """Return the shipped recipes, by name."""
-    return [recipe.load(file) for file in sorted(shipped.directory("recipes").glob("*.yaml"))]
+    return [recipe.load(file) for file in shipped.recipes().values()]
 
 
 def vllm_recipes() -> list[Recipe]:

@@ -27,6 +27,19 @@ class Ran:
 
 
 Sparkops = Callable[..., Ran]
+DOCKER = """#!{python} -IS
+# Docker's API on stdin, as far as it is asked: its version, and that it has no containers.
+import socket
+stream, rest = socket.socket(fileno=0), b""
+while piece := stream.recv(65536):
+    rest += piece
+    while b"\\r\\n\\r\\n" in rest:
+        asked, _, rest = rest.partition(b"\\r\\n\\r\\n")
+        line = asked.split(b"\\r\\n")[0]
+        status, body = (b"404 Not Found", b'{{"message": "none"}}') if b"sparkops-guard" in line else (b"200 OK", b"[]")
+        body = b'{{"ApiVersion": "1.43"}}' if b"/version" in line else body
+        stream.sendall(b"HTTP/1.1 %s\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (status, len(body), body))
+"""
 
 
 @pytest.fixture
@@ -58,3 +71,13 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     program.chmod(0o755)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     return f"{program.parent}:{os.environ['PATH']}"
+
+
+@pytest.fixture
+def idle_docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's Docker, which runs nothing."""
+    program = tmp_path / "bin/docker"
+    program.parent.mkdir()
+    program.write_text(DOCKER.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")

@@ -39,6 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("images copy", "mi", ["mine"]),
         ("render mine", "stand-", ["stand-in"]),
         ("rollback", "my", ["my-chat"]),
+        ("recipes", "my", ["my-chat"]),
         ("hold", "my", ["my-chat"]),
         ("deploy mine --node", "", ["spark-1", "spark-2"]),
         ("models copy mine --from", "spark-1", ["spark-1"]),

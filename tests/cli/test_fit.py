@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,29 +17,11 @@ from tests.safetensors import checkpoint, tensor
 
 pytestmark = pytest.mark.local
 SERVE = {"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
-DOCKER = """#!{python} -IS
-# Docker's API on stdin, as far as it is asked: its version, and that it has no containers.
-import socket
-stream, rest = socket.socket(fileno=0), b""
-while piece := stream.recv(65536):
-    rest += piece
-    while b"\\r\\n\\r\\n" in rest:
-        asked, _, rest = rest.partition(b"\\r\\n\\r\\n")
-        line = asked.split(b"\\r\\n")[0]
-        status, body = (b"404 Not Found", b'{{"message": "none"}}') if b"sparkops-guard" in line else (b"200 OK", b"[]")
-        body = b'{{"ApiVersion": "1.43"}}' if b"/version" in line else body
-        stream.sendall(b"HTTP/1.1 %s\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (status, len(body), body))
-"""
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, idle_docker: None) -> Path:  # noqa: ARG001 - its Docker
     """This machine with the recipe q, whose model it does not have."""
-    program = tmp_path / "bin/docker"
-    program.parent.mkdir()
-    program.write_text(DOCKER.format(python=sys.executable))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     inventory = f"nodes:\n  here: {{transport: local, model_dir: {tmp_path}/models}}\n"
     (tmp_path / "inventory.yaml").write_text(inventory)
     (tmp_path / "q.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": SERVE}))

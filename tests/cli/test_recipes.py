@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from tests.cli.conftest import Sparkops
 from tests.examples import RECIPE
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(file.stem for file in shipped.directory("recipes").glob("*.yaml"))
+NAMES = [*shipped.recipes()]
+HEAD = "SERVICE RECIPES VLLM NODES GIB PER NODE TOK/S FIRST DESCRIPTION"
 
 
 @pytest.fixture
@@ -22,23 +25,114 @@ def mine() -> None:
     Path("recipes/q.yaml").write_text(yaml.safe_dump(RECIPE))
 
 
-def test_recipes_lists_those_that_are_shipped(sparkops: Sparkops) -> None:
+def test_recipes_lists_services_with_the_number_of_their_recipes(sparkops: Sparkops) -> None:
     ran = sparkops("recipes")
 
-    assert (ran.code, [line.split()[0] for line in ran.out.splitlines()]) == (0, NAMES)
+    head, *rows = ran.out.splitlines()
+    words = [row.split()[:2] for row in rows]
+    assert (ran.code, head.split()) == (0, HEAD.split())
+    assert ["qwen3.5-122b", "14"] in words
+    assert sum(int(number) for _, number in words) == len(NAMES)
+    assert words[-1] == ["stand-in", "1"]
+    assert re.search(r"^qwen3\.5-122b +14 +0\.23\.0 +1-2 +91-117 +25\.2-38\.4 +122b-autoround +Qwen3", ran.out, re.M)
+
+
+def test_the_recipes_of_a_service_are_listed_with_what_differs(sparkops: Sparkops) -> None:
+    ran = sparkops("recipes", "tiny-tp2")
+
+    head, first, of_first, second, differs = ran.out.splitlines()
+    assert (ran.code, head.split("  ")[0]) == (0, "RECIPE")
+    assert first.split()[:5] == ["tiny-qwen3-cpu-tp2", "2", "3.5", "-", "unlocked"]
+    assert of_first == "  tiny-qwen3-cpu with serve.port=8010"  # of another service
+    assert second.split()[0] == "tiny-qwen3-cpu-tp2-mp"
+    assert differs == "  tiny-qwen3-cpu-tp2 with serve.executor=mp; without image.packages"
+
+
+def test_a_service_is_compared_in_json_too(sparkops: Sparkops) -> None:
+    read = sparkops("recipes", "qwen3.5-122b", "--json").json
+
+    [family], rows = read["services"], {row["name"]: row for row in read["recipes"]}
+    assert (family["service"], family["vllm"]) == ("qwen3.5-122b", "0.23.0")
+    assert family["recipes"] == list(rows)
+    assert (rows["122b-autoround"]["base"], rows["122b-autoround"]["differs"]) == (None, {})
+    assert rows["122b-nvfp4-sehyo-32k"]["base"] == "122b-nvfp4-sehyo"
+    assert rows["122b-nvfp4-sehyo-32k"]["differs"] == {"serve.args.max-model-len": 32768}
+    assert "fits" not in rows["122b-autoround"]
+
+
+@pytest.mark.parametrize(
+    ("service", "problem", "step"),
+    [
+        ("122b-fp8-tp2", "122b-fp8-tp2 is a recipe, expected a service", "sparkops recipes qwen3.5-122b"),
+        ("qwen3.5-12b", "no recipe of service qwen3.5-12b", "Did you mean qwen3.5-122b? `sparkops recipes` lists all."),
+        ("zzz", "no recipe of service zzz", "`sparkops recipes` lists all."),
+    ],
+)
+def test_an_unknown_service_is_refused(sparkops: Sparkops, service: str, problem: str, step: str) -> None:
+    ran = sparkops("recipes", service)
+
+    assert (ran.code, ran.out, ran.err) == (2, "", f"sparkops: {problem}\n  next: {step}\n")
 
 
 @pytest.mark.usefixtures("sparkops", "mine")
 def test_recipes_of_the_user_are_listed_and_found_by_name(sparkops: Sparkops) -> None:
     listed = [row["name"] for row in sparkops("recipes", "--json").json["recipes"]]
 
-    assert listed == sorted([*NAMES, "q"])
+    assert sorted(listed) == sorted([*NAMES, "q"])
     assert sparkops("show", "q", "--json").json["description"] == RECIPE["description"]
+
+
+@pytest.mark.usefixtures("sparkops", "mine", "idle_docker")
+@pytest.mark.local
+def test_fits_reads_the_nodes_and_says_why_a_recipe_fits_nowhere(sparkops: Sparkops) -> None:
+    Path("recipes/q.yaml").write_text(yaml.safe_dump({**RECIPE, "memory": {"claim_gib": 0.1, "basis": "x"}}))
+    large = {**RECIPE, "name": "large", "memory": {"claim_gib": 900_000, "basis": "x"}}
+    Path("recipes/large.yaml").write_text(yaml.safe_dump(large))
+    Path("inventory.yaml").write_text("nodes:\n  here: {transport: local}\n")
+
+    ran, services = sparkops("recipes", "chat", "--fits"), sparkops("recipes", "--fits")
+
+    assert (ran.code, ran.err) == (0, "")
+    head, first, reason, second, _ = ran.out.splitlines()
+    assert head.split()[-2:] == ["FITS", "DESCRIPTION"]
+    assert (first.split()[0], first.split()[5], second.split()[5:8]) == ("large", "no", ["now", "on", "here"])
+    assert re.match("  does not fit: here: 900000 GiB claimed, .* GiB in total: .* short", reason)
+    assert re.search(r"^chat +2 .* 1 of 2 \(1 now\)  +large ", services.out, re.M)
+    assert re.search(r"^qwen3.5-122b +14 .* none  +122b-autoround ", services.out, re.M)
+    [found] = [
+        row["fits"] for row in sparkops("recipes", "chat", "--fits", "--json").json["recipes"] if row["name"] == "q"
+    ]
+    assert found == {"nodes": [["here"]], "now": [["here"]], "running": [], "reasons": []}
+
+
+@pytest.mark.usefixtures("sparkops", "mine")
+def test_without_fits_no_node_is_read_and_no_inventory_needed(sparkops: Sparkops) -> None:
+    Path("inventory.yaml").write_text("nodes: [")
+
+    assert sparkops("recipes", "chat").code == 0
+    assert sparkops("recipes", "chat", "--fits").code == 2
+    Path("inventory.yaml").unlink()
+    assert sparkops("recipes", "--fits").err.startswith("sparkops: inventory not found: inventory.yaml\n")
+
+
+@pytest.mark.usefixtures("sparkops", "mine", "idle_docker")
+@pytest.mark.local
+def test_a_node_that_cannot_be_read_is_named_and_the_others_are_shown(sparkops: Sparkops) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    lost = f"{{address: 127.0.0.1, port: {port}, user: ops}}"
+    Path("inventory.yaml").write_text(f"nodes:\n  here: {{transport: local}}\n  lost: {lost}\n")
+
+    ran = sparkops("recipes", "chat", "--fits")
+
+    assert ran.code not in (0, 2)
+    assert len(ran.out.splitlines()) == 2
+    assert ran.err.startswith("sparkops: lost: cannot connect")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_show_gives_the_whole_recipe_in_yaml_and_in_json(sparkops: Sparkops, name: str) -> None:
-    whole = recipe.load(shipped.directory("recipes") / f"{name}.yaml").model_dump(mode="json", exclude_none=True)
+    whole = recipe.load(shipped.recipes()[name]).model_dump(mode="json", exclude_none=True)
 
     assert sparkops("show", name, "--json").json == whole
     assert yaml.load(sparkops("show", name).out, Loader=yaml.CSafeLoader) == whole

@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_used_is_a_mistake_of_the_inventory(tmp_path: Path
     assert str(caught.value) == "inventory.yaml:3: " + error.format(here=tmp_path)
 
 
-@pytest.mark.parametrize("file", sorted(shipped.directory("recipes").glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", shipped.recipes().values(), ids=lambda file: file.stem)
 def test_a_shipped_recipe_names_a_template_and_mods_that_are_shipped(file: Path) -> None:
     image = recipe.load(file).image
 

@@ -18,7 +18,7 @@ from tests import examples
 from tests.examples import RECIPE
 
 APART = "expected list items that do not begin with a dash, got '{}': the engine would parse a flag"
-SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
+SHIPPED = shipped.recipes().values()
 
 
 @pytest.fixture(autouse=True)

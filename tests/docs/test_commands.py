@@ -15,7 +15,7 @@ import yaml
 
 from sparkops.cli.main import command
 from sparkops.cli.verbs import VERBS
-from sparkops.config import inventory
+from sparkops.config import inventory, shipped
 from sparkops.config.recipe import load
 from tests.docs.pages import PAGES, ROOT, Page
 
@@ -86,7 +86,7 @@ def _unknown_recipe(context: Any) -> str:
 
 
 def _is_recipe(name: str) -> bool:
-    return name in WRITTEN or (ROOT / name).is_file() or (ROOT / f"recipes/{name}.yaml").is_file()
+    return name in WRITTEN or (ROOT / name).is_file() or name in shipped.recipes()
 
 
 @pytest.mark.parametrize("page", COMMANDED, ids=lambda page: page.name)

@@ -117,7 +117,7 @@ def state(loaded: Recipe) -> str:
 
 
 def main(named: list[str]) -> None:
-    files = sorted(shipped.directory("recipes").glob("*.yaml"))
+    files = shipped.recipes().values()
     for file in files:
         loaded = recipe.load_unlocked(file)
         if loaded.unlocked is None and (not named or file.stem in named):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import assets, lock, recipe
+from sparkops.config import assets, lock, recipe, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Contents, Described, Lock, Parent
 from sparkops.config.recipe import Recipe
@@ -222,7 +222,7 @@ def test_the_question_to_uv_installs_nothing_and_keeps_what_was_locked() -> None
     [("tiny-qwen3-cpu", False, True), ("122b-autoround-v2", False, False), ("gpt-oss-120b", True, False)],
 )
 def test_how_much_can_be_locked_depends_on_the_template(name: str, onto: bool, complete: bool) -> None:
-    loaded = recipe.load(Path("recipes") / f"{name}.yaml")
+    loaded = recipe.load(shipped.recipes()[name])
 
     assert bool(loaded.image.use) is onto
     assert resolving.hashes_all(loaded) is complete
@@ -231,7 +231,7 @@ def test_how_much_can_be_locked_depends_on_the_template(name: str, onto: bool, c
 
 
 def test_an_engine_without_python_has_no_packages_to_lock() -> None:
-    assert resolving.requirements(recipe.load(Path("recipes/122b-heretic-atlas.yaml"))) == ()
+    assert resolving.requirements(recipe.load(shipped.recipes()["122b-heretic-atlas"])) == ()
 
 
 def on_a_node_of(arch: str, loaded: Recipe) -> str | None:

@@ -13,8 +13,8 @@ from sparkops.lock import resolving
 from sparkops.lock.locking import BuildFiles, fits
 from tests.lock import ship
 
-FILES = sorted(shipped.directory("recipes").glob("*.yaml"))
-RECIPES = {file.stem: recipe.load(file) for file in FILES}
+FILES = shipped.recipes()
+RECIPES = {name: recipe.load(file) for name, file in FILES.items()}
 LOCKED = {name: loaded.lock for name, loaded in RECIPES.items() if loaded.lock}
 LOCK = pytest.mark.parametrize("name", LOCKED)
 TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
@@ -57,12 +57,12 @@ def test_a_recipe_has_a_lock_or_the_reason_why_not(name: str) -> None:
 
 
 def test_no_lock_is_without_its_recipe() -> None:
-    assert {file.stem for file in shipped.directory("recipes").glob("*.lock")} == set(LOCKED)
+    assert {file.stem for file in shipped.directory("recipes").rglob("*.lock")} == set(LOCKED)
 
 
 @LOCK
 def test_a_lock_is_of_its_recipe_and_of_the_mods_that_ship(name: str) -> None:
-    loaded = recipe.load_unlocked(shipped.directory("recipes") / f"{name}.yaml")
+    loaded = recipe.load_unlocked(FILES[name])
 
     assert fits(LOCKED[name], loaded, SHELF)
     assert LOCKED[name].whole == resolving.hashes_all(loaded)

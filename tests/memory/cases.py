@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.config.recipe import Recipe, load
+from sparkops.config.shipped import recipes
 from sparkops.memory import cache, fit
 from sparkops.memory.bound import OUTSIDE_GIB
 from sparkops.memory.cache import Serving
@@ -73,7 +74,7 @@ def size(sizes: Mapping[str, int], unit: int = GIB) -> float:
 
 def shipped(name: str, *set_: str) -> Recipe:
     """A recipe of this project."""
-    return load(ROOT / f"recipes/{name}.yaml", None, set_)
+    return load(recipes()[name], None, set_)
 
 
 def of_vllm(original: Recipe, version: str) -> Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -52,10 +53,12 @@ def test_the_wheel_is_complete_outside_the_sources(installed: Installed) -> None
     assert installed.run("--version").stdout.split()[-1] == sparkops.__version__
     assert "deploy" in installed.run("--help").stdout
 
-    recipes = installed.run("recipes")
+    recipes = installed.run("recipes", "--json")
     assert recipes.returncode == 0, recipes.stderr
-    shipped = {file.stem for file in (SOURCES / "recipes").glob("*.yaml")}
-    assert {name for name in shipped if name not in recipes.stdout} == set()
+    listed = [row["name"] for row in json.loads(recipes.stdout)["recipes"]]
+    assert sorted(listed) == sorted(file.stem for file in (SOURCES / "recipes").rglob("*.yaml"))
+    for named in ("122b-fp8-tp2", "recipes/122b-fp8-tp2.yaml", "recipes/qwen3.5-122b/122b-fp8-tp2.yaml"):
+        assert installed.run("show", named).stdout.startswith("name: 122b-fp8-tp2\n")
 
     rendered = installed.run("render", "--all", "--output", "Dockerfiles")
     assert rendered.returncode == 0, rendered.stderr

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import shipped
+from sparkops.config import overlay, shipped
 
 ROW = re.compile(r"^\| (?P<recipe>\S+) \| `(?P<key>[^`]+)` \| (?P<value>.+?) \| .+? \| (?P<verdict>.+?) \|$")
 TABLE = [
@@ -19,17 +19,12 @@ TABLE = [
     if (row := ROW.match(line))
 ]
 FIGURES = ("tok_s", "ttft_s", "cold_start_s")
-FILES = [
-    file
-    for file in sorted(shipped.directory("recipes").glob("*.yaml"))
-    if not file.stem.startswith(("tiny-", "stand-in"))
-]
+FILES = [file for file in shipped.recipes().values() if not file.stem.startswith(("tiny-", "stand-in"))]
 EACH = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
 
-def stated(file: Path) -> dict[str, Any]:
-    """Return the figures and flags that the file itself states, by key; inherited ones are its parent's."""
-    data = yaml.safe_load(file.read_text())
+def stated(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures and flags of a recipe's data, by key."""
     serve, model = data.get("serve") or {}, data.get("model") or {}
     values = {**(serve.get("args") or {}), **(serve.get("env") or {})}
     values |= {key: serve[key] for key in ("tensor_parallel", "executor") if key in serve}
@@ -44,10 +39,19 @@ def rows(name: str) -> dict[str, dict[str, str]]:
 
 @EACH
 def test_every_figure_and_flag_has_a_row_with_its_value(file: Path) -> None:
+    """An inherited value has its row with the recipe that states it, and may have another one here."""
     documented = {key: row["value"] for key, row in rows(file.stem).items() if row["value"] != "-"}
+    inherited, own = shown(overlay.read(file).data), shown(yaml.safe_load(file.read_text()))
 
-    shown = {key: value if isinstance(value, str) else json.dumps(value) for key, value in stated(file).items()}
-    assert documented == {key: f"`{value}`" for key, value in shown.items()}
+    assert own.items() <= documented.items()
+    assert documented.items() <= {**inherited, **own}.items()
+
+
+def shown(data: object) -> dict[str, str]:
+    """Return the values of a recipe's data as the table has them, by key."""
+    assert isinstance(data, dict)
+    values = stated(data).items()
+    return {key: f"`{value if isinstance(value, str) else json.dumps(value)}`" for key, value in values}
 
 
 @EACH
@@ -81,6 +85,6 @@ def test_no_row_is_of_a_recipe_that_does_not_exist() -> None:
     ],
 )
 def test_a_neighbours_figure_is_left_out(name: str, section: str, key: str) -> None:
-    data = yaml.safe_load((shipped.directory("recipes") / f"{name}.yaml").read_text())
+    data = yaml.safe_load(shipped.recipes()[name].read_text())
 
-    assert key not in (data.get(section) or {})
+    assert (data.get(section) or {}).get(key) is None

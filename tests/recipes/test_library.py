@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from sparkops.config import assets, recipe, shipped
+from sparkops.config import assets, overlay, recipe, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
 from sparkops.memory import bound
 from sparkops.render.context import build_context
 
-FILES = sorted(shipped.directory("recipes").glob("*.yaml"))
-RECIPES = {file.stem: recipe.load(file) for file in FILES}
+FILES = shipped.recipes()
+RECIPES = {name: recipe.load(file) for name, file in FILES.items()}
 SPARKS = {name: shipped_recipe for name, shipped_recipe in RECIPES.items() if shipped_recipe.backend != "cpu"}
 EVERY = pytest.mark.parametrize("shipped_recipe", RECIPES.values(), ids=RECIPES)
 SPARK = pytest.mark.parametrize("shipped_recipe", SPARKS.values(), ids=SPARKS)
@@ -167,10 +169,41 @@ def test_what_a_variant_is_measured_by_is_its_own() -> None:
     assert len(speeds) == len(set(speeds))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES.values(), ids=FILES)
 def test_a_recipe_reads_well(file: Path) -> None:
     text = file.read_text()
 
     assert text.startswith("# ")
     assert max(map(len, text.splitlines())) <= 120
     assert "\t" not in text
+
+
+@pytest.mark.parametrize("name", [name for name, shipped_recipe in RECIPES.items() if shipped_recipe.extends])
+def test_an_overlay_states_only_what_differs_from_its_base(name: str) -> None:
+    own = yaml.safe_load(FILES[name].read_text())
+    base = overlay.read(FILES[own["extends"]]).data
+    assert isinstance(base, dict)
+    inherited = {key: value for key, value in base.items() if key not in overlay.OWN}
+
+    repeated = [
+        key for key, value in leaves(own).items() if key in (of_base := leaves(inherited)) and of_base[key] == value
+    ]
+    assert repeated == []
+
+
+def leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Return the values of nested mappings by their path."""
+    found: dict[tuple[str, ...], Any] = {}
+    for key, value in data.items():
+        found |= leaves(value, (*path, key)) if isinstance(value, dict) else {(*path, key): value}
+    return found
+
+
+def test_the_variants_of_the_122b_model_are_in_a_folder_beside_the_first_one() -> None:
+    """And each is found by the name that it had before."""
+    variants = {name for name in FILES if name.startswith("122b-")}
+
+    assert {name: FILES[name].parent.name for name in variants} == {
+        name: "recipes" if name == "122b-autoround" else "qwen3.5-122b" for name in variants
+    }
+    assert len(variants) == 16

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from sparkops.config import assets
 from sparkops.config.assets import BuildInputs, WheelFile
+from sparkops.config.lock import Lock, Parent
+from sparkops.config.recipe import load
 from sparkops.errors import ConfigError
 from sparkops.hub.image import hub_context
 from sparkops.lock.resolving import resolving_context
 from sparkops.render.archive import tar
-from sparkops.render.context import Content, Context, build_args, build_context
+from sparkops.render.context import Content, Context, build_args, build_context, recipe_mods, render
+from tests import examples
 from tests.examples import CUDA, recipe
 
 TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
@@ -229,7 +233,24 @@ def own(sent: Context) -> tuple[tuple[str, Content], ...]:
     return tuple((path, content) for path, content in sent.files if isinstance(content, bytes))
 
 
+def test_a_mistake_of_a_recipe_names_the_file_in_which_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "mine/q.yaml"
+    file.parent.mkdir()
+    image = {**examples.RECIPE["image"], "mods": ["nope"], "template": "no"}
+    file.write_text(yaml.safe_dump({**examples.RECIPE, "image": image}))
+    loaded = load(file, parts=False)
+    locked = loaded.with_lock(Lock(made_for="0" * 64, machine="x", parent=Parent(name="x:1"), whole=False))
+    of_lock = locked.model_copy(update={"image": RECIPE.image})
+
+    with pytest.raises(ConfigError, match=rf"^{file}:1: image.mods: unknown mod 'nope'"):
+        recipe_mods(loaded, MODS)
+    with pytest.raises(ConfigError, match=rf"^{file}:1: image.template: expected one of"):
+        render(loaded, {})
+    with pytest.raises(ConfigError, match=rf"^{file.with_suffix('.lock')}:1: mods: differ from the lock: mend"):
+        recipe_mods(of_lock, MODS)
+
+
 @pytest.mark.parametrize("name", ["vllm-cpu-meta", "mend", "diff", "no.patch"])
 def test_a_mod_that_is_not_there_is_a_mistake_of_the_recipe(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^recipes/q.yaml:1: image.mods: unknown mod '{name}', expected one of: "):
+    with pytest.raises(ConfigError, match=rf"^q.yaml:1: image.mods: unknown mod '{name}', expected one of: "):
         build(recipe=recipe(image={"mods": [name]}))

@@ -25,7 +25,7 @@ from tests.examples import CUDA, USED, recipe
 TEMPLATES = assets.load_templates()
 COMMITTED = Path(__file__).parents[2] / "Dockerfiles"
 OWN = {"gateway", "guard", "hub"}  # what sparkops runs for itself
-SHIPPED = sorted(shipped.directory("recipes").glob("*.yaml"))
+SHIPPED = shipped.recipes().values()
 MODS = ["vllm-cpu-metadata"]
 
 CPU = recipe(
@@ -357,4 +357,4 @@ def test_a_template_that_is_not_there_is_a_mistake_of_the_recipe() -> None:
         render(recipe(image={"template": "vllm-gpu"}), TEMPLATES)
 
     known = "atlas, finished, stand-in, vllm-cpu, vllm-source, vllm-wheels"
-    assert str(caught.value) == f"recipes/q.yaml:1: image.template: expected one of: {known}"
+    assert str(caught.value) == f"q.yaml:1: image.template: expected one of: {known}"

@@ -11,7 +11,7 @@ from tests.wheels import facts, table
 
 def main() -> None:
     """Read the index; write facts and page."""
-    loaded = [recipe.load(file) for file in sorted(shipped.directory("recipes").glob("*.yaml"))]
+    loaded = [recipe.load(file) for file in shipped.recipes().values()]
     wheels = {requirement: dict(facts.read(requirement)) for requirement in facts.requirements(loaded)}
     mods = {one.name: dict(facts.outcomes(one)) for one in loaded if one.image.mods and wheels[str(one.image.vllm)]}
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()

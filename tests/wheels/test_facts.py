@@ -18,7 +18,7 @@ from tests.wheels import facts, table
 from tests.wheels.facts import FACTS, MODS, WheelFacts
 
 READ = json.loads(FACTS.read_text())
-RECIPES = [recipe.load(file) for file in sorted(shipped.directory("recipes").glob("*.yaml"))]
+RECIPES = [recipe.load(file) for file in shipped.recipes().values()]
 ON_WHEELS = [one for one in RECIPES if facts.on_wheels(one)]
 IMPORTED = [example(name=f"imported-{release.version}", image=dict(release.image)) for release in RELEASES]
 """What `sparkops import` writes as the image."""

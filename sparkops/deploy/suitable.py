@@ -1,0 +1,79 @@
+"""Where recipes fit on a fleet: the arithmetic of a first deploy, for many recipes from one observation. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from sparkops.config.fabric import FabricRules
+from sparkops.config.recipe import Recipe
+from sparkops.deploy.plan import DeployOptions, Plan, too_many_nodes
+from sparkops.deploy.preconditions import Current, Observed, unsuitable
+from sparkops.errors import NodesFailed, PlanRefused, SparkopsError
+from sparkops.names import Slot
+from sparkops.release import Rank, Release, recipe_named
+from sparkops.swap.model import Mode
+
+Place = tuple[str, ...]
+"""The nodes of one replica, in the order of its ranks."""
+
+
+@dataclass(frozen=True)
+class Suitable:
+    """Where a recipe fits: `places` if nothing else ran there, `now` beside what runs, `running` where it runs.
+
+    `reasons`: why it fits nowhere; empty if it fits.
+    """
+
+    places: tuple[Place, ...]
+    now: tuple[Place, ...] = ()
+    running: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def suitable(recipe: Recipe, observed: Mapping[str, Observed], rules: FabricRules) -> Suitable:
+    """Return where a recipe fits on the observed nodes, without its image and weights."""
+    size = recipe.serve.tensor_parallel
+    if refusal := too_many_nodes(recipe):
+        return Suitable((), reasons=(str(refusal),))
+    release = Release(recipe, "")  # no image is looked for
+    places, now, reasons = list[Place](), list[Place](), dict[str, None]()
+    for names in combinations(recipe.nodes or observed, size):
+        option = _first(release, names, observed, rules)
+        problems = [*_problems(option)] if option else [f"{' and '.join(names)}: not read"]
+        reasons |= dict.fromkeys(map(str, problems))
+        if option and not problems:
+            places.append(names)
+            now += [names] if all(site.remaining_gib(pool) >= 0 for site in option.sites for pool in site.pools) else []
+    if len(recipe.nodes or observed) < size:
+        reasons[f"{size} nodes needed, available: {', '.join(recipe.nodes or observed) or 'none'}"] = None
+    return Suitable(tuple(places), tuple(now), _running(recipe, observed), () if places else tuple(reasons))
+
+
+def _first(release: Release, names: Place, observed: Mapping[str, Observed], rules: FabricRules) -> Plan | None:
+    """Return the plan of a first deploy on these nodes; None if one of them was not read."""
+    if not all(name in observed for name in names):
+        return None
+    ranks = tuple(Rank(release, Slot.BLUE, name, index) for index, name in enumerate(names))
+    nodes = tuple(observed[name] for name in names)
+    return Plan(Mode.FIRST, ranks, nodes, Current(), DeployOptions(), rules)
+
+
+def _problems(option: Plan) -> Iterator[SparkopsError]:
+    """Yield what stands against a place even if nothing else ran there."""
+    refused = [error for site in option.sites for error in unsuitable(site.rank, site.node)]
+    yield from refused
+    if not refused:
+        try:
+            _ = option.network
+        except (PlanRefused, NodesFailed) as error:
+            yield error
+
+
+def _running(recipe: Recipe, observed: Mapping[str, Observed]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, node in observed.items()
+        if any(item.running and recipe_named(item.release) == recipe.name for item in node.containers)
+    )
