@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -16,13 +15,13 @@ from sparkops.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say
 from sparkops.doctor.bundle import MANIFEST, archive, collect, files
-from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, FixRow, NodeHealth, PairRow
+from sparkops.doctor.diagnosis import Diagnosis, FixRow
 from sparkops.doctor.fixes import fixes
 from sparkops.doctor.hub_login import HubLogin
 from sparkops.doctor.run import DoctorResult, diagnose, fix_all
+from sparkops.doctor.view import lines
 from sparkops.errors import UsageError
 from sparkops.hub.pull import require_encrypted
-from sparkops.network.finding import Finding
 from sparkops.nodes.connected import Connected, connect
 
 PATIENCE_S = 0.0  # one attempt: doctor reports the present state
@@ -97,62 +96,3 @@ def _fix(connected: Connected, diagnosis: Diagnosis, *, yes: bool) -> list[FixRo
     elif confirm(f"Run {len(due)} {'fix' if len(due) == 1 else 'fixes'}?", yes=yes):
         return fix_all(connected, due)
     return []
-
-
-def lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """Yield the diagnosis as lines of text."""
-    for node in diagnosis.nodes:
-        yield from _node(node)
-    joined = [pair for pair in diagnosis.pairs if pair.transport]
-    for pair in joined:
-        yield from _pair(pair)
-    if diagnosis.pairs and not joined:
-        yield "\nno two nodes share a network for ranks: each replica needs one node"
-    for finding in diagnosis.findings:
-        yield from _finding(finding)
-    if diagnosis.fixes:
-        yield ""
-    for row in diagnosis.fixes:
-        result = "fixed" if row.done else "not fixed"
-        yield f"{row.node}: {row.code} {result}: {row.command}" + (f": {row.detail}" if row.detail else "")
-    severities = [finding.severity.value for finding in diagnosis.findings]
-    counts = ((severities.count(severity), severity) for severity in ("problem", "warning"))
-    total = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for number, severity in counts if number)
-    yield f"\n{total or 'no problems found'}"
-
-
-def _node(node: NodeHealth) -> Iterator[str]:
-    if not node.reachable:
-        yield f"{node.name:<14} unreachable"
-        return
-    memory = node.memory
-    parts = [
-        f"{memory.available_gib:.1f} of {memory.total_gib:.1f} GiB available" if memory else "",
-        f"disk {node.disk_free_gib:g} GiB free" if node.disk_free_gib is not None else "",
-        f"Docker {node.docker}",
-        f"{node.gpu}, driver {node.driver}" if node.driver else "no GPU",
-        f"kernel {node.kernel}",
-        f"clock {node.clock_skew_s:+g} s" if node.clock_skew_s else "",
-    ]
-    yield f"{node.name:<14} " + " · ".join(part for part in parts if part)
-    yield from (f"{'':<14} {_device(device)}" for device in node.devices)
-
-
-def _device(device: DeviceRow) -> str:
-    rows = ", ".join(map(str, device.gid_rows)) or "none"
-    addresses = ", ".join(device.addresses) or "no IPv4"
-    return f"{device.device} ({device.interface}) {device.state}  {addresses}  GID {rows}  MTU {device.mtu}"
-
-
-def _pair(pair: PairRow) -> Iterator[str]:
-    yield f"\n{' + '.join(pair.nodes)}: {pair.transport}"
-    for link in pair.links:
-        ends = " - ".join(f"{end.node} {end.device or ''} ({end.interface}) {end.address}" for end in link.ends)
-        yield f"  {link.subnet}: {ends}".replace("  (", " (")
-
-
-def _finding(finding: Finding) -> Iterator[str]:
-    yield f"\n{finding.severity} {finding.code} on {finding.node}: {finding.problem}"
-    if finding.reason:
-        yield f"  reason: {finding.reason}"
-    yield from (f"  next: {line}" for line in finding.next_step.splitlines())

@@ -1,4 +1,4 @@
-"""The reason of each finding of doctor, with its source unless it is a rule of sparkops. Pure."""
+"""The reason of each finding of doctor, with its source unless it is a rule of sparkops, and its area. Pure."""
 
 from __future__ import annotations
 
@@ -76,6 +76,26 @@ REASONS: Mapping[str, str] = {
     "NO_RDMA": NCCL_FAILS,
     "SLOW_LINK": "Tensor parallelism waits for this link at every layer.",
 }
+AREAS: Mapping[str, tuple[str, ...]] = {
+    "access": ("UNREACHABLE",),
+    "services": ("NEEDS_PERSON", "GATEWAY_DOWN", "GATEWAY_CLOSED", "STATUS_FAILED"),
+    "guards": ("GUARD_DOWN", "GUARD_SILENT", "GUARD_NOT_REACHED"),
+    "GPU": ("GPU_SILENT", "NO_DRIVER", "NO_TOOLKIT", "NO_CDI_SPEC", "CLOCKS_LOW", "DRIVER_590"),
+    "open ports": ("DOCKER_TCP", "ENGINE_OPEN", "FILTER_MISSING", "FILTER_UNKNOWN"),
+    "memory": ("MEMORY", "NO_EARLYOOM", "OOM_SCORE", "SWAP", "PAGE_CACHE"),
+    "Docker": ("NO_BUILDKIT", "NO_LIVE_RESTORE", "DOCKER_OLD"),
+    "network": (
+        *("LINK_DOWN", "NO_RDMA", "NO_UVERBS", "NO_GID", "NO_ANSWER", "SAME_ADDRESS", "SUBNET", "FABRIC_NAMED"),
+        *("ENVIRONMENT", "MTU", "MTU_PATH", "KERNEL_KHO", "KERNEL_RDMA", "SAME_SUBNET", "NO_PEER", "CROSSED"),
+        *("HALF_PORT", "SLOW_LINK", "FIRMWARE", "NO_PING"),
+    ),
+    "disk": ("DISK", "WEIGHTS_UNREAD", "WEIGHTS_TWICE"),
+    "versions": ("DRIVERS", "KERNELS"),
+    "clock": ("CLOCK",),
+    "hub": ("HUB_LOGIN",),
+}
+"""Codes by area, the most urgent area and code first."""
+URGENCY = {code: number for number, code in enumerate(code for codes in AREAS.values() for code in codes)}
 
 
 def explained(finding: Finding) -> Finding:

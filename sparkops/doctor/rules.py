@@ -83,7 +83,7 @@ def _docker(node: NodeFacts) -> Iterator[Finding]:
         yield warning("NO_LIVE_RESTORE", node.name, problem, step)
     for address in node.machine.docker_tcp:
         problem = f"Docker listens on {address}:2375 without TLS: any client that reaches it is root"
-        step = "Remove tcp:// from `hosts` in /etc/docker/daemon.json and from dockerd's unit, and restart Docker."
+        step = "Remove tcp:// from /etc/docker/daemon.json and dockerd's unit; sudo systemctl restart docker"
         yield warning("DOCKER_TCP", node.name, problem, step)
 
 

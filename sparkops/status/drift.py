@@ -14,6 +14,8 @@ from sparkops.swap.journal import Journal
 NEEDS_PERSON = "NEEDS_PERSON"
 GUARD_DOWN = "GUARD_DOWN"
 GUARD_SILENT = "GUARD_SILENT"
+URGENCY = (NEEDS_PERSON, GUARD_DOWN, "LIVE_NOT_RUNNING", "RESTARTING", "RANK_MISSING", GUARD_SILENT)
+"""Codes that are shown before the others, the most urgent first."""
 
 
 def of_service(service: ServiceReport) -> Iterator[Drift]:

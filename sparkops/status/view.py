@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from sparkops.status import picture
-from sparkops.status.drift import GUARD_DOWN, GUARD_SILENT
+from sparkops.status.drift import GUARD_DOWN, GUARD_SILENT, URGENCY
 from sparkops.status.failures import ENDED_WELL
+from sparkops.status.merging import Notice, merge
 from sparkops.status.node_row import Gpu, NodeRow
 
 Cell = tuple[str, str]
@@ -24,6 +25,8 @@ COLORS = {
     **dict.fromkeys(("stopped", "absent", "none", "unknown"), FAINT),
 }
 """By state of a service, gateway, node or health."""
+STATES: Sequence[picture.State] = ("failed", "degraded", "stopping", "starting", "healthy", "stopped")
+"""Services are shown in this order."""
 WIDE = 100_000
 """Columns of a pipe: no line is folded."""
 BAR = 30
@@ -38,21 +41,38 @@ def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
     for node in status.nodes:
         for number, gpu in enumerate(node.gpus):
             yield from _gpu(f"{node.name}: GPU {number}", gpu, width)
-        yield from _failure(f"{node.name}: {node.error}" if node.error else None, node.next_step, "", width)
+    yield from _unread(status.nodes, width)
     if status.gateway:
         yield from _cut([_gateway(status.gateway)], width)
-    for service in sorted(status.services, key=lambda service: service.state == "stopped"):
+    yield from _drift(status.drift, width)
+    for service in sorted(status.services, key=lambda service: STATES.index(service.state)):
         yield ()
         yield from _service(service, width)
-    for drift in status.drift:
-        yield ()
-        yield from _failure(f"drift {drift.code} on {drift.node}: {drift.detail}", drift.next_step, "", width)
     if not status.services:
         yield ()
         unread = any(drift.code in (GUARD_DOWN, GUARD_SILENT) for drift in status.drift)
         read = all(node.reachable for node in status.nodes) and not unread
         text = "no service; next: sparkops deploy RECIPE" if read else "no service known: not every node could be read"
         yield from _folded(text, "", "", width)
+
+
+def _unread(nodes: Iterable[NodeRow], width: int) -> Iterator[Line]:
+    """Yield the errors of nodes, and a next step that several share once."""
+    for block in merge(Notice("", "", node.name, node.error, node.next_step or "") for node in nodes if node.error):
+        for problem in block.problems:
+            yield from _failure(f"{', '.join(problem.nodes)}: {problem.text}", "", "", width)
+        yield from _step(block.step.text, "", width)
+
+
+def _drift(rows: Sequence[picture.Drift], width: int) -> Iterator[Line]:
+    """Yield the drift, the most urgent first, with one line for the same drift on several nodes."""
+    order = {code: number for number, code in enumerate(URGENCY)}
+    drift = sorted(rows, key=lambda row: order.get(row.code, len(order)))
+    for block in merge(Notice("drift", row.code, row.node, row.detail, row.next_step) for row in drift):
+        yield ()
+        for head in block.heads:
+            yield from _failure(head, "", "", width)
+        yield from _step(block.step.text, "", width)
 
 
 def age(seconds: float | None) -> str:
@@ -177,7 +197,12 @@ def _progress(rank: picture.RankRow, text: str, width: int) -> Iterator[Line]:
 def _failure(problem: str | None, next_step: str | None, indent: str, width: int) -> Iterator[Line]:
     for text in (problem or "").splitlines():
         yield from _folded(text, indent, BAD, width)
-    for text in (next_step or "").splitlines() if problem else ():
+    if problem:
+        yield from _step(next_step or "", indent, width)
+
+
+def _step(next_step: str, indent: str, width: int) -> Iterator[Line]:
+    for text in next_step.splitlines():
         yield from _folded(f"next: {text}", f"{indent}  ", STRONG, width)
 
 

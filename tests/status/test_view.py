@@ -128,6 +128,9 @@ def test_a_status_on_200_columns() -> None:
         "  next: Check that it is on.",
         "gateway  up  on spark-1 (192.168.1.11)",
         "",
+        "drift ORPHAN on spark-1: c runs, and nothing needs it",
+        "  next: docker stop c",
+        "",
         "qwen3.5-122b  degraded  http://192.168.1.11:8000/v1",
         f"  swap to {NEW}, across, phase wait until ready",
         "    next: sparkops follow qwen3.5-122b",
@@ -142,10 +145,46 @@ def test_a_status_on_200_columns() -> None:
         "      out of memory",
         "        next: do x",
         "  2026-11-22T07:00:00Z  phase    start",
-        "",
-        "drift ORPHAN on spark-1: c runs, and nothing needs it",
-        "  next: docker stop c",
     ]
+
+
+def test_the_same_drift_of_several_nodes_is_one_line_and_an_operator_is_needed_first() -> None:
+    def row(code: str, node: str, detail: str, step: str) -> Drift:
+        return Drift(code=code, node=node, detail=detail, next_step=step)
+
+    drift = [
+        *(row("GUARD_DOWN", name, "the guard is stopped", f"docker start g, on {name}") for name in ("n1", "n11")),
+        row("NEEDS_PERSON", "n1", "chat: no progress", "sparkops retry chat"),
+    ]
+
+    assert texts(Status(nodes=[], services=[SERVICE], drift=drift))[1:7] == [
+        "",
+        "drift NEEDS_PERSON on n1: chat: no progress",
+        "  next: sparkops retry chat",
+        "",
+        "drift GUARD_DOWN on n1, n11: the guard is stopped",
+        "  next: docker start g, on n1, n11",
+    ]
+
+
+def test_unreachable_nodes_share_their_next_step() -> None:
+    nodes = [replace(STATUS.nodes[1], name=name, error=f"no answer from {name}") for name in ("a", "b")]
+
+    assert texts(Status(nodes=nodes, services=[SERVICE], drift=[]))[3:7] == [
+        "a: no answer from a",
+        "b: no answer from b",
+        "  next: Check that it is on.",
+        "",
+    ]
+
+
+def test_a_service_that_fails_precedes_one_that_works() -> None:
+    services = [replace(SERVICE, name=state, state=state) for state in ("healthy", "stopped", "failed", "starting")]
+
+    shown = texts(Status(nodes=[], services=services, drift=[]))
+
+    heads = [line.split()[0] for line in shown if line.endswith("/v1")]
+    assert heads == ["failed", "starting", "healthy", "stopped"]
 
 
 @pytest.mark.parametrize("width", [20, 80, 200])
