@@ -153,6 +153,10 @@ CLIENTS: Mapping[str, tuple[str, str, Piece]] = {
     "open-webui": ("#", "A shell of a machine with Docker; then http://127.0.0.1:3000:", _open_webui),
     "opencode": ("//", "opencode.json of a project, or ~/.config/opencode/opencode.json:", _opencode),
     "continue": ("#", "~/.continue/config.yaml; the key is one of the secrets in ~/.continue/.env:", _continue),
-    "litellm": ("#", "config.yaml, for `litellm --config config.yaml`:", _litellm),
+    "litellm": (
+        "#",
+        "config.yaml, for `litellm --config config.yaml`, which wants a key of its own in LITELLM_MASTER_KEY:",
+        _litellm,
+    ),
 }
 """By name of a client: the sign of a comment, where its configuration goes, and the function that writes it."""
