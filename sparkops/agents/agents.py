@@ -22,6 +22,7 @@ from sparkops.gateway.image import Service
 from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
 from sparkops.guard_client.leader import connect_guard
+from sparkops.guard_client.membership import MonitoringPort
 from sparkops.guard_client.service_state import needed_nodes, unnamed
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
 from sparkops.nodes.connected import Connected, Member
@@ -37,12 +38,18 @@ class AgentSpecs:
 
     guard: BuildOrder
     gateway: GatewaySpec
+    monitoring: MonitoringPort | None = None
+    """Where guards serve figures to Prometheus."""
 
 
 def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
     """Return the agents that `services` need, with files read here. Raises ConfigError and UsageError."""
     guard = guard_order(assets.load_templates(), assets.load_package(), fleet.build.parent(DEBIAN))
-    return AgentSpecs(guard, gateway_agent.load(fleet, fleet.require_gateway(), services))
+    gateway = gateway_agent.load(fleet, fleet.require_gateway(), services)
+    monitoring = (
+        membership.monitoring_port(fleet.monitoring.port, gateway.secrets.monitoring) if fleet.monitoring else None
+    )
+    return AgentSpecs(guard, gateway, monitoring)
 
 
 def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
@@ -151,7 +158,7 @@ def ensure(
             jobs = _jobs(connected, specs, batch, report, apply_gateway=apply_gateway)
             results |= all_or_raise(on_each(jobs, lambda name, jobs=jobs: jobs[name](), connected.cancel))  # type: ignore[misc]
     if leader in connected.members:
-        membership.introduce(connected, leader)
+        membership.introduce(connected, leader, specs.monitoring)
     return {name: tuple(kind for kind in KINDS if results.get(f"{name} {kind}")) for name in connected.members}
 
 

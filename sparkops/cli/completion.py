@@ -16,6 +16,7 @@ import yaml
 from sparkops.command import unquote
 from sparkops.config import files
 from sparkops.config.shipped import known_recipes
+from sparkops.status.clients import CLIENTS
 
 RECIPE_VERBS = ("show", "lock", "fit", "plan", "up", "deploy", "build", "render", "images copy")
 MODEL_VERBS = ("models pull", "models copy", "models verify", "models prepare")
@@ -30,7 +31,11 @@ TAKES: Mapping[str, str] = {
 """Kinds of arguments by verb."""
 SEVERAL = {"render", "trust"}
 """Verbs with several arguments."""
-OPTIONS = {**dict.fromkeys(("--node", "-n", "--to", "--from", "--without"), "node"), "--recipe": "recipe"}
+OPTIONS = {
+    **dict.fromkeys(("--node", "-n", "--to", "--from", "--without"), "node"),
+    "--recipe": "recipe",
+    "--client": "client",
+}
 """Kinds of values by option."""
 FAMILIES = {"models", "images", "gateway"}
 INVENTORY = ("--inventory", "-i")
@@ -114,5 +119,6 @@ SOURCES: Mapping[str, Callable[[str], Iterable[str]]] = {
     "recipe": lambda _: known_recipes(),
     "service": _services,
     "node": _nodes,
+    "client": lambda _: CLIENTS,
 }
 """Names of each kind, from the path of the inventory."""

@@ -44,6 +44,7 @@ from sparkops.gateway.image import Service
 from sparkops.guard_client.following import Following
 from sparkops.nodes.connected import Connected, connect
 from sparkops.release import Release
+from sparkops.status.clients import CLIENTS
 
 DEPLOY_NODES = Annotated[
     list[str] | None, typer.Option("--node", "-n", metavar="NODE", help="Run on NODE (repeatable: on any of them)")
@@ -211,6 +212,8 @@ def _swap(fleet: Fleet, release: Release, options: Options) -> None:
             following = Following(leader, release.service, operation.report)
             conclude(following, accepted, detach=options.detach, json=options.json)
         say(f"  {url}   model: {release.service}")
+        if not options.detach:
+            say(f"  clients: sparkops status --client NAME, with one of {', '.join(CLIENTS)}")
 
 
 def _foresee(fleet: Fleet, release: Release, options: Options, provided: Sequence[str]) -> Plan | None:

@@ -13,6 +13,7 @@ import typer
 from sparkops.cli.options import JSON, Settings
 from sparkops.config import addresses
 from sparkops.errors import UsageError
+from sparkops.status.clients import CLIENTS
 from sparkops.status.read import Reader
 
 
@@ -21,8 +22,15 @@ def status(
     json: JSON = False,
     gpu: Annotated[bool, typer.Option("--gpu", help="Show GPUs too, as with --watch")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s on the terminal until Ctrl-C")] = False,
+    client: Annotated[
+        str | None,
+        typer.Option("--client", metavar="NAME", help=f"Show how a client calls the services: {', '.join(CLIENTS)}"),
+    ] = None,
 ) -> None:
     """Show nodes, services and releases
+
+    With --client, print a configuration with URL, model and length of the context instead. It names the file of an API
+    key, and never contains the key; with --json, print these facts for any other client.
 
     Exit code 1 if a node or its guard cannot be read, 7 if a service or a stopped guard needs an operator. `sparkops
     schema status` describes the JSON.
@@ -33,10 +41,24 @@ def status(
         step = "Run `sparkops status --json` instead."
         raise UsageError("--watch: stdout is not a terminal", next_step=step)
     settings: Settings = context.obj
+    if client is not None:
+        _show_client(settings, client, json=json, other=watch or gpu)
+        return
     with closing(_reader(settings, gpus=gpu or watch)) as reader, ThreadPoolExecutor(1) as importing:
         module = importing.submit(import_module, f"sparkops.cli.{'watch' if watch else 'status_output'}")
         outcomes = reader.read()
         module.result().show(settings, reader, outcomes, json=json)
+
+
+def _show_client(settings: Settings, client: str, *, json: bool, other: bool) -> None:
+    """Print the configuration of a client. Raises UsageError for the name of none, and with `other` options."""
+    module = import_module("sparkops.cli.clients")  # imports what reads an engine, which `status` does not need
+    module.require_client(client)
+    if other:
+        raise UsageError("--client: does not go with --watch and --gpu", next_step=f"sparkops status --client {client}")
+    fleet = import_module("sparkops.cli.named").load_fleet(settings)
+    with closing(Reader(fleet, fleet.nodes, fleet.gateway)) as reader:
+        module.show_client(fleet, reader, reader.read(), client, json=json)
 
 
 def _reader(settings: Settings, *, gpus: bool) -> Reader:

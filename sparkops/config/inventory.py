@@ -125,8 +125,19 @@ class Gateway(Section):
         return gateway_url(self.address or "", self.port or port, encrypted=encrypted)  # load has filled it in
 
 
+class Monitoring(Section):
+    """Figures of the fleet for Prometheus, on ports of their own: docs/monitoring.md. A deploy applies changes."""
+
+    key: LocalPath
+    """File with the key that Prometheus sends, relative to the inventory, mode 0600: 16 to 512 letters, digits and
+    . _ ~ + / = -. It gives access to figures only; nothing is served without it."""
+    port: Annotated[int, Field(ge=1024, le=65535)] = 10845
+    """Port of the guards, on every address of their nodes. The gateway serves its own figures on
+    `gateway.metrics_port`, which listens on every address then."""
+
+
 class Inventory(Section):
-    """The nodes of a fleet, its gateway, network and build settings."""
+    """The nodes of a fleet, its gateway, monitoring, network and build settings."""
 
     nodes: Annotated[dict[Name, NodeConfig], Field(min_length=1)]
     """Nodes by name, as used by `--node` and `status`. Stop the services of a node before you rename it."""
@@ -135,6 +146,8 @@ class Inventory(Section):
     build: Build = Build()
     gateway: Gateway | None = None
     """Needed to deploy: clients call the gateway, and a swap switches it from one release to the next."""
+    monitoring: Monitoring | None = None
+    """Figures for Prometheus; without it, no node serves any to other machines."""
     fabric: FabricRules = FabricRules()
     known_hosts: LocalPath = "known_hosts"
     """File of pinned SSH host keys, relative to the inventory; written by `sparkops trust`."""
@@ -150,6 +163,7 @@ class Fleet(Section):
     build: Build
     gateway: Gateway | None = None
     """The gateway with its address, if there is one."""
+    monitoring: Monitoring | None = None
     known_hosts: Path
     """File of pinned host keys."""
     fabric: FabricRules = FabricRules()
@@ -195,11 +209,13 @@ def load(file: Path) -> Fleet:
         _check_devices(read, name, node)
         _check_model_dir(read, name, node)
     _check_addresses(read, nodes)
+    _check_monitoring(read, inventory)
     return Fleet(
         file=file,
         nodes=nodes,
         build=inventory.build,
         gateway=_gateway(read, inventory.gateway, nodes),
+        monitoring=inventory.monitoring,
         known_hosts=(file.parent / Path(inventory.known_hosts).expanduser()).absolute(),
         fabric=inventory.fabric,
     )
@@ -211,6 +227,15 @@ def _gateway(read: Source, gateway: Gateway | None, nodes: Mapping[str, NodeConf
     if gateway.node not in nodes:
         raise read.fail(("gateway", "node"), f"unknown node '{gateway.node}', expected one of: {', '.join(nodes)}")
     return gateway.model_copy(update={"address": gateway.address or nodes[gateway.node].address})
+
+
+def _check_monitoring(read: Source, inventory: Inventory) -> None:
+    """Refuse a port of the guards that the gateway takes on its node."""
+    if inventory.monitoring and inventory.gateway:
+        for key in ("port", "metrics_port"):
+            if inventory.monitoring.port == getattr(inventory.gateway, key):
+                problem = f"{inventory.monitoring.port} is gateway.{key}, expected another port"
+                raise read.fail(("monitoring", "port"), problem)
 
 
 def _with_defaults(name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:

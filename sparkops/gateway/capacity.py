@@ -17,6 +17,8 @@ BESIDE_BODY = 32 * KIB
 """Bytes of a buffer for headers and HAProxy's own data."""
 METRICS = 68
 """Limit of connections to the metrics."""
+METRICS_PER_CLIENT = 8
+"""Limit of connections of one address to the metrics, where other machines may read them."""
 PROBES = 32
 """Limit of connections of the guard: templates/gateway/program/probe.py sends up to 30 requests at once."""
 CONNECTIONS = 5 * 900 + METRICS + PROBES

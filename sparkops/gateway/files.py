@@ -18,10 +18,13 @@ CERTIFICATE, PRIVATE_KEY = "-----BEGIN CERTIFICATE-----", "PRIVATE KEY-----"
 
 @dataclass(frozen=True)
 class Secrets:
-    """Secrets of the gateway: clients' keys, and the certificate with its private key (empty without one)."""
+    """Secrets of the gateway: clients' keys, the certificate with its private key, the key of its figures.
+
+    Without certificate or key of the figures, that is empty."""
 
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     certificate: str = field(default="", repr=False)
+    monitoring: str = field(default="", repr=False)
 
 
 def load_templates() -> dict[str, str]:
@@ -37,13 +40,18 @@ def load_program() -> dict[str, bytes]:
 
 
 def load_secrets(fleet: Fleet) -> Secrets:
-    """Read the secrets that the inventory's section `gateway` names. Raises ConfigError, which never has a key."""
+    """Read the secrets that the inventory names for the gateway. Raises ConfigError, which never has a key."""
     if fleet.gateway is None:
         return Secrets()
     named = fleet.gateway.api_keys
     keys = tuple(_key(fleet, ("gateway", "api_keys", number), file) for number, file in enumerate(named))
     certificate = fleet.gateway.tls_certificate
-    return Secrets(keys, _certificate(fleet, certificate) if certificate else "")
+    return Secrets(keys, _certificate(fleet, certificate) if certificate else "", load_monitoring_key(fleet))
+
+
+def load_monitoring_key(fleet: Fleet) -> str:
+    """Read the key of the figures for Prometheus; empty without `monitoring`. Raises ConfigError."""
+    return _key(fleet, ("monitoring", "key"), fleet.monitoring.key) if fleet.monitoring else ""
 
 
 def _key(fleet: Fleet, where: Location, named: str) -> str:

@@ -14,6 +14,7 @@ from sparkops.gateway.capacity import (
     LARGE_MIB,
     LARGEST_MIB,
     METRICS,
+    METRICS_PER_CLIENT,
     MIB,
     PROBES,
     buffer_bytes,
@@ -47,11 +48,17 @@ class Service:
 def files(services: Iterable[Service], gateway: Gateway, secrets: Secrets, templates: Mapping[str, str]) -> Files:
     """Return all files of the gateway: configuration, hashes of the keys, certificate."""
     optional = {"one.cfg": None, "keys": hashed(secrets.api_keys) or None, "tls.pem": secrets.certificate or None}
-    return {**optional, **config(services, gateway, templates)}
+    monitoring = hashed([secrets.monitoring]).strip() if secrets.monitoring else ""
+    return {**optional, **config(services, gateway, templates, monitoring)}
 
 
-def config(services: Iterable[Service], gateway: Gateway, templates: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration: a shared file, one for the one address, and one for each service, in order."""
+def config(
+    services: Iterable[Service], gateway: Gateway, templates: Mapping[str, str], monitoring: str = ""
+) -> dict[str, str]:
+    """Return the configuration: a shared file, one for the one address, and one for each service, in order.
+
+    `monitoring`: SHA-256 of the key with which other machines read the metrics, in HAProxy's notation; empty: none may.
+    """
     connections = frontend_connections(gateway.memory_mib)
     shared = fill(
         "gateway/haproxy.cfg.j2",
@@ -59,6 +66,9 @@ def config(services: Iterable[Service], gateway: Gateway, templates: Mapping[str
         metrics_port=str(gateway.metrics_port),
         frontend_connections=str(connections),
         metrics_connections=str(METRICS),
+        metrics_per_client=str(METRICS_PER_CLIENT),
+        monitoring=monitoring,
+        ipv6=":" in (gateway.address or ""),
         probe_connections=str(PROBES),
         connections=str(5 * connections + METRICS + PROBES),
         buffer=str(buffer_bytes(gateway.memory_mib)),

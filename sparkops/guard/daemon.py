@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
 from sparkops.guard.environment import log
+from sparkops.guard.figures import Figures
 from sparkops.guard.filter import Filter
 from sparkops.guard.follower import Follower
 from sparkops.guard.leadership import Leadership
@@ -21,9 +22,10 @@ from sparkops.guard.listener import serve
 from sparkops.guard.membership import RebuildRequests
 from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.guard.messages import GuardReply, Message, derive
+from sparkops.guard.monitoring import FiguresServer
 from sparkops.guard.node_report import Sampler, serve_reports
 from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.operator_socket import Verbs, open_socket
+from sparkops.guard.operator_socket import open_socket
 from sparkops.guard.peers import GuardLink, PeerLink
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.guard_client.commands import DOCKER, PEER_PORT
@@ -32,6 +34,7 @@ from sparkops.swap.fleet_state import Report
 from sparkops.swap.orders import Order
 
 POLL_S, RELIEF_S, SAMPLE_S, LOOK_S = 0.5, 1.0, 2.0, 15.0
+LISTEN_S = 2.0  # from the start of the guard until it serves figures, and between two attempts
 CALM_S = 1.5  # between two reads of the containers while nothing changes: the end of an engine is seen within 2 s
 DOCKER_MISSES = 2  # looks at which Docker gave no answer, before the container starts anew with the present socket
 
@@ -76,27 +79,34 @@ class Daemon:
             opened.callback(self.leadership.close)
             rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
             requests = OperatorRequests(self.leadership).verbs()
-            server = open_socket({**self.leadership.verbs(), **requests, **rebuild.verbs()})
-            opened.callback(server.shutdown)
-            self._report(opened, requests)
+            sampler = Sampler(self.node, requests)
+            figures = Figures(self.leadership, sampler, lambda: self.message_s)
+            monitoring = FiguresServer(self.state, figures.text, self.log)
+            opened.callback(monitoring.close)
+            verbs = {**self.leadership.verbs(), **requests, **rebuild.verbs()}
+            opened.callback(open_socket(monitoring.carried(verbs)).shutdown)
+            self._report(opened, sampler)
+            self._start("monitoring", monitoring.look, LISTEN_S)
             self._watch_docker()
         self.log("Docker stopped answering")
 
-    def _report(self, opened: ExitStack, requests: Verbs) -> None:
+    def _report(self, opened: ExitStack, sampler: Sampler) -> None:
         """Report this node to `sparkops status`, which else reads it over SSH. A failure ends no guard."""
-        sampler = Sampler(self.node, requests)
         try:
             opened.callback(serve_reports(sampler.report).shutdown)
         except OSError as error:
             self.log(f"no reports to `sparkops status`: {error}")
             return
-        threading.Thread(target=self._repeat, args=(sampler.look, SAMPLE_S), name="samples", daemon=True).start()
+        self._start("samples", sampler.look, SAMPLE_S)
+
+    def _start(self, name: str, act: Callable[[], None], pause_s: float) -> None:
+        threading.Thread(target=self._repeat, args=(act, pause_s), name=name, daemon=True).start()
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
         floor = MemoryFloor(self.follower, self.node, self.log)
         threading.Thread(target=self._poll, name="poll", daemon=True).start()
-        threading.Thread(target=self._repeat, args=(floor.look, RELIEF_S), name="relief", daemon=True).start()
+        self._start("relief", floor.look, RELIEF_S)
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""The server for the leader's messages: HTTP, few threads, short deadlines, nothing parsed before it is verified.
+"""Servers for other machines: HTTP, few threads, short deadlines. That for the leader's messages is here.
 
 Slow connections keep nobody out: one that has not sent its request gives way to the next one, and one of the leader's
 addresses to none from elsewhere. Other addresses are served too, after them: the leader before a rebuild, which must
@@ -85,7 +85,7 @@ class Receiver:
 
 
 @dataclass(eq=False)
-class _Caller:
+class Caller:
     """One connection. `known`: from the leader's node; `sent`: its request is complete; `closed`: it gave way."""
 
     connection: socket.socket
@@ -100,30 +100,32 @@ class Connections:
     """The connections that are served at once, by all listeners. `known` returns the addresses of the leader."""
 
     known: Callable[[], Collection[str]]
-    callers: list[_Caller] = field(default_factory=list)
+    most: int = THREADS
+    per_address: int = PER_ADDRESS
+    callers: list[Caller] = field(default_factory=list)
     """In the order in which they came."""
     left: threading.Condition = field(default_factory=threading.Condition)
 
-    def enter(self, connection: socket.socket, address: str) -> _Caller | None:
+    def enter(self, connection: socket.socket, address: str) -> Caller | None:
         """Let a connection in, in place of one that has not sent its request if need be; None if there is none.
 
-        Of an address with PER_ADDRESS connections its own oldest one gives way, else the oldest one from elsewhere than
-        the leader. A connection from elsewhere never takes the place of one of the leader's.
+        Of an address with `per_address` connections its own oldest one gives way, else the oldest one from elsewhere
+        than the leader. A connection from elsewhere never takes the place of one of the leader's.
         """
         address = address.partition("%")[0]
-        caller = _Caller(connection, address, _is_one_of(address, self.known()))
+        caller = Caller(connection, address, _is_one_of(address, self.known()))
         with self.left:
-            full = self._at_its_limit(address) or (self.callers if len(self.callers) >= THREADS else ())
+            full = self._at_its_limit(address) or (self.callers if len(self.callers) >= self.most else ())
             if full and not self._gives_way(full, caller):
                 return None
             self.callers.append(caller)
             return caller
 
-    def _at_its_limit(self, address: str) -> Collection[_Caller]:
+    def _at_its_limit(self, address: str) -> Collection[Caller]:
         same = [caller for caller in self.callers if caller.address == address]
-        return same if len(same) >= PER_ADDRESS else ()
+        return same if len(same) >= self.per_address else ()
 
-    def _gives_way(self, callers: Collection[_Caller], new: _Caller) -> bool:
+    def _gives_way(self, callers: Collection[Caller], new: Caller) -> bool:
         """Close a connection among these, and wait until its thread has ended; False if none may be closed."""
         waiting = [
             caller for caller in callers if not (caller.sent or caller.closed) and (new.known or not caller.known)
@@ -136,7 +138,7 @@ class Connections:
             oldest.connection.shutdown(socket.SHUT_RDWR)
         return self.left.wait_for(lambda: oldest not in self.callers, GIVE_WAY_S)
 
-    def leave(self, caller: _Caller) -> None:
+    def leave(self, caller: Caller) -> None:
         """Note that the thread of a connection ends."""
         with self.left:
             self.callers.remove(caller)
@@ -150,7 +152,7 @@ def _is_one_of(address: str, known: Collection[str]) -> bool:
 class _Exchange(BaseHTTPRequestHandler):
     server_version, sys_version = "sparkops", ""
 
-    def __init__(self, receiver: Receiver, caller: _Caller, *args: Any) -> None:
+    def __init__(self, receiver: Receiver, caller: Caller, *args: Any) -> None:
         self.receiver, self.caller = receiver, caller
         super().__init__(*args)
 
@@ -176,14 +178,18 @@ class _Exchange(BaseHTTPRequestHandler):
         """Write nothing: a message comes every second, and its sender reports what was refused."""
 
 
+Exchange = Callable[[socket.socket, Caller, socketserver.BaseServer], None]
+"""Serves one connection, within bounds of its own."""
+
+
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 32
     timeout = 0.2  # seconds that handle_request waits: the end of a listener takes as long
 
-    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, room: Connections):
-        self.address_family, self.receiver, self.room = family, receiver, room
+    def __init__(self, family: socket.AddressFamily, address: Any, exchange: Exchange, room: Connections):
+        self.address_family, self.exchange, self.room = family, exchange, room
         super().__init__(address, socketserver.BaseRequestHandler)
 
     def server_bind(self) -> None:
@@ -213,15 +219,14 @@ class _Server(socketserver.ThreadingTCPServer):
             self.room.leave(client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Serve one connection within its bounds."""
-        bounded: Any = Bounded(request, HEAD_S, MAX_BYTES + HEAD_BYTES)
-        _Exchange(self.receiver, client_address, bounded, client_address.address, self)
+        """Serve one connection."""
+        self.exchange(request, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a lost connection in a line, a defect with its traceback."""
         if isinstance(error := sys.exception(), OSError):
             if not (
-                isinstance(client_address, _Caller) and client_address.closed
+                isinstance(client_address, Caller) and client_address.closed
             ):  # a flood of those would fill the log
                 log(f"connection from {getattr(client_address, 'address', client_address)} lost: {error}")
         else:
@@ -231,8 +236,8 @@ class _Server(socketserver.ThreadingTCPServer):
 class _Listener:
     """Listens on one address, and on one that this node does not have yet as soon as it has it."""
 
-    def __init__(self, family: socket.AddressFamily, address: Any, receiver: Receiver, room: Connections):
-        self._make: Callable[[], _Server] = lambda: _Server(family, address, receiver, room)
+    def __init__(self, family: socket.AddressFamily, address: Any, exchange: Exchange, room: Connections):
+        self._make: Callable[[], _Server] = lambda: _Server(family, address, exchange, room)
         self.shown = f"{address[0]} port {address[1]}"
         self.server: _Server | None = None
         self.over = threading.Event()
@@ -285,9 +290,21 @@ def serve(
     its interface is up, is tried again every RETRY_S. `known` returns the addresses of the leader, as far as they are
     known. Raises OSError where a port is taken.
     """
-    receiver, room = Receiver(node, keys, answer), Connections(known)
+    receiver = Receiver(node, keys, answer)
+
+    def exchange(connection: socket.socket, caller: Caller, server: socketserver.BaseServer) -> None:
+        bounded: Any = Bounded(connection, HEAD_S, MAX_BYTES + HEAD_BYTES)
+        _Exchange(receiver, caller, bounded, caller.address, server)
+
+    with listen(address, port, exchange, Connections(known)) as bound:
+        yield bound
+
+
+@contextmanager
+def listen(address: str, port: int, exchange: Exchange, room: Connections) -> Iterator[int]:
+    """Serve each connection that finds `room` by `exchange` in a thread, while the context lasts. As `serve` else."""
     resolved = socket.getaddrinfo(address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound = dict.fromkeys((family, bound) for family, _, _, _, bound in resolved)
     with ExitStack() as stack:
-        listeners = [stack.enter_context(_Listener(family, address, receiver, room)) for family, address in bound]
+        listeners = [stack.enter_context(_Listener(family, address, exchange, room)) for family, address in bound]
         yield next((listener.server.server_address[1] for listener in listeners if listener.server), port)

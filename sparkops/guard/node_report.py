@@ -97,6 +97,14 @@ class Sampler:
             "guard": node_survey.replies(self._reply, EVENTS_READ),
         }
 
+    def engines(self) -> tuple[list[Facts], list[Facts], Facts]:
+        """Return the containers, what was last read of each engine, and the result of reading Docker.
+
+        Samples are up to IDLE_S old, and none is taken more often for it: whoever asks regularly costs nothing.
+        """
+        inspects, docker, _ = node_survey.containers(str(self._request["label"]))
+        return inspects, [sample.engine for sample in self._renew(inspects, IDLE_S)], docker
+
     def _renew(self, inspects: list[Facts], old_s: float) -> list[Sampled]:
         """Sample the engines whose last sample is `old_s` seconds old or more, or of another start. Return all."""
         samples_by_id, now_s = self._samples, self.clock()

@@ -54,6 +54,14 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
+class Monitored:
+    """The port on which a guard serves figures to Prometheus. `digest`: SHA-256 of the key that it must send, hex."""
+
+    port: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class _StoredRecord:
     """A record with the version that wrote it."""
 
@@ -180,6 +188,20 @@ class State:
         """Replace the fleet of this guard, for its owner only."""
         make_directory(self.directory)
         replace_file(self._membership, wire.dump(Membership, membership))
+
+    def monitored(self) -> Monitored | None:
+        """Return where this guard serves figures; None where it serves none. Raises Unreadable."""
+        return _parsed(Monitored, self.directory / "monitoring.json")
+
+    def write_monitored(self, monitored: Monitored | None) -> None:
+        """Replace where this guard serves figures. Versions that serve none ignore the file."""
+        file = self.directory / "monitoring.json"
+        if monitored:
+            make_directory(self.directory)
+            replace_file(file, wire.dump(Monitored, monitored))
+        elif file.exists():
+            file.unlink()
+            sync_directory(self.directory)
 
     @property
     def _membership(self) -> Path:

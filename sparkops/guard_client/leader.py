@@ -120,13 +120,21 @@ class GuardConnection:
         """Give the guard a secret of a service, over stdin."""
         self.request("secret", service=service, name=name, value=value)
 
-    def join(self, leader: str, key: str, term: int, gateway: Sequence[str] = ()) -> None:
+    def join(
+        self,
+        leader: str,
+        key: str,
+        term: int,
+        gateway: Sequence[str] = (),
+        monitoring: Mapping[str, object] | None = None,
+    ) -> None:
         """Make the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
 
         `term`: that of the rebuild that made it the leader. `gateway`: the addresses of that node, which may connect
-        to engines. `idle`: raises PlanRefused if another leader has deployed a service that needs this guard.
+        to engines. `monitoring`: as in guard_client.membership. Raises PlanRefused if another leader has deployed a
+        service that needs this guard, or if the port of `monitoring` is taken.
         """
-        self.request("join", leader=leader, key=key, term=term, gateway=list(gateway))
+        self.request("join", leader=leader, key=key, term=term, gateway=list(gateway), monitoring=monitoring)
 
     def terms(self) -> dict[str, int]:
         """Return the term of each service that this node leads, as recorded by its guard."""
@@ -170,10 +178,13 @@ class Leader(GuardConnection):
         reply = self.request("key", node=node)
         return str(reply["key"]), int(reply.get("term", 0))
 
-    def set_peers(self, peers: Mapping[str, tuple[str, int]]) -> None:
-        """Set addresses and ports of other nodes' guards for the leader."""
+    def set_peers(self, peers: Mapping[str, tuple[str, int]], **settings: Mapping[str, object] | None) -> None:
+        """Set addresses and ports of other nodes' guards for the leader.
+
+        `settings`: `monitoring` as for `join`; without it, the guard serves figures where it did.
+        """
         addresses = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
-        self.request("peers", peers=addresses)
+        self.request("peers", peers=addresses, **settings)
 
     def lead(self, service: str, copies: Iterable[Journal]) -> None:
         """Make this guard lead a service. `copies`: its journals on other guards. Raises PlanRefused while it runs."""

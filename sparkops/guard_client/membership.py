@@ -5,6 +5,7 @@ Keys pass through this process from the leader's guard to the others, over stdin
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from sparkops.config.inventory import Fleet
@@ -16,18 +17,29 @@ from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
 
+MonitoringPort = Mapping[str, object]
+"""Where guards serve figures: `port`, and `digest`, the SHA-256 of the key (hex)."""
 
-def introduce(connected: Connected, gateway: str) -> None:
+
+def monitoring_port(port: int, key: str) -> MonitoringPort:
+    """Return where guards serve figures to whoever sends this key."""
+    return {"port": port, "digest": hashlib.sha256(key.encode()).hexdigest()}
+
+
+def introduce(connected: Connected, gateway: str, monitoring: MonitoringPort | None = None) -> None:
     """Make the guards of all connected nodes follow the one beside the gateway, and give it their addresses.
 
+    They serve figures as `monitoring` says, None: nowhere; guards of an earlier version ignore it.
     The leader keeps the address of a node that does not answer. Raises the errors of all nodes at once.
     """
     fleet = connected.fleet
     others = [name for name in connected.members if name != gateway]
     addresses = host.parse_addresses(connected.member(gateway).node.run(host.ADDRESSES).stdout)
     with leading(connected.member(gateway)) as leader:
-        all_or_raise(on_each(others, lambda name: _join(leader, connected.member(name), addresses), connected.cancel))
-        leader.set_peers(_addresses(fleet, (name for name in fleet.nodes if name != gateway)))
+        all_or_raise(
+            on_each(others, lambda name: _join(leader, connected.member(name), addresses, monitoring), connected.cancel)
+        )
+        leader.set_peers(_addresses(fleet, (name for name in fleet.nodes if name != gateway)), monitoring=monitoring)
 
 
 def dismiss(connected: Connected, gateway: str, node: str) -> None:
@@ -75,7 +87,7 @@ def _terms(member: Member) -> Mapping[str, int]:
         return {}
 
 
-def _join(leader: Leader, member: Member, gateway: Sequence[str] = ()) -> None:
+def _join(leader: Leader, member: Member, gateway: Sequence[str], monitoring: MonitoringPort | None) -> None:
     key, term = leader.key_of(member.name)
     with connect_guard(member) as opened:
-        opened.join(leader.node.name, key, term, gateway)
+        opened.join(leader.node.name, key, term, gateway, monitoring)

@@ -47,6 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("gateway rebuild", "", ["spark-1", "spark-2"]),
         ("trust spark-1", "", ["spark-2"]),
         ("probe my-chat --recipe", "mi", ["mine"]),
+        ("status --client", "open", ["open-webui", "opencode"]),
     ],
 )
 @pytest.mark.usefixtures("here")
@@ -114,6 +115,8 @@ def test_it_loads_neither_typer_nor_pydantic_nor_a_verb(here: Path) -> None:
         "sparkops.config",
         "sparkops.config.files",
         "sparkops.config.shipped",
+        "sparkops.status",
+        "sparkops.status.clients",
     }
 
 

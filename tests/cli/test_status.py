@@ -53,3 +53,34 @@ def test_watch_without_a_terminal_names_the_way_for_programs(
 
     assert ran.code == 2
     assert ran.err.splitlines()[1] == "  next: Run `sparkops status --json` instead."
+
+
+@pytest.mark.usefixtures("docker")
+@pytest.mark.parametrize(
+    ("options", "code", "error"),
+    [
+        (("--client", "emacs"), 2, "--client: unknown client emacs: expected curl, python, open-webui, "),
+        (("--client", "curl", "--gpu"), 2, "--client: does not go with --watch and --gpu"),
+        (("--client", "curl"), 2, "gateway: not found"),
+    ],
+)
+def test_a_client_without_a_service_to_call_is_refused(
+    sparkops: Sparkops, tmp_path: Path, options: tuple[str, ...], code: int, error: str
+) -> None:
+    ran = sparkops("--inventory", tmp_path / "inventory.yaml", "status", *options)
+
+    assert (ran.code, ran.out) == (code, "")
+    assert error in ran.err
+
+
+@pytest.mark.usefixtures("docker")
+def test_without_a_service_the_configuration_of_a_client_names_the_next_step(
+    sparkops: Sparkops, tmp_path: Path
+) -> None:
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("nodes:\n  here: {transport: local}\ngateway: {node: here}\n")
+
+    ran = sparkops("--inventory", inventory, "status", "--client", "curl")
+
+    assert ran.code == 1
+    assert "no service answers behind the gateway" in ran.err

@@ -72,8 +72,10 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
         assert leader.intend("chat", Hold("i1", 7, "fair")) == Decision("accepted")
         assert [event["kind"] for event in leader.events("chat", 0)] == ["intent", "note"]
     assert peer.requests("secret") == [{"op": "secret", "service": "chat", "name": "ray-q-blue", "value": "t0k3n"}]
-    assert peer.requests("join") == [{"op": "join", "leader": "n1", "key": "k", "term": 3, "gateway": ["10.0.0.1"]}]
-    assert peer.requests("peers") == [{"op": "peers", "peers": {"n2": {"address": "10.0.0.2", "port": 10844}}}]
+    sent = {"leader": "n1", "key": "k", "term": 3, "gateway": ["10.0.0.1"], "monitoring": None}
+    assert peer.requests("join") == [{"op": "join", **sent}]
+    peers = {"n2": {"address": "10.0.0.2", "port": 10844}}
+    assert peer.requests("peers") == [{"op": "peers", "peers": peers, "monitoring": None}]
     assert peer.requests("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
 
 
