@@ -131,6 +131,30 @@ def test_a_mod_outside_of_the_checkout_is_not_found(checkout: Path, named: str) 
     assert mods.find(checkout / "recipes/4x/a.yaml", named, None) is None
 
 
+@pytest.mark.parametrize(("repository", "is_found"), [("", True), ("theirs", True), ("theirs/recipes", False)])
+def test_a_mod_and_a_template_are_found_in_the_recipe_s_checkout_only(
+    checkout: Path, repository: str, is_found: bool
+) -> None:
+    if repository:
+        (checkout.parent / repository / ".git").mkdir()
+    (checkout / "own.jinja").write_text("{{ m }}")
+    file = checkout / "recipes/4x/a.yaml"
+
+    assert (mods.find(file, "mods/words/", None) is not None) == is_found
+    assert (mods.template(file, "own.jinja", {}) is not None) == is_found
+
+
+def test_a_recipe_outside_of_a_checkout_takes_nothing_from_the_directories_above(checkout: Path) -> None:
+    (checkout / "run.sh").write_text("cp chat.jinja $WORKSPACE_DIR/words.jinja\n")
+    (checkout / "own.jinja").write_text("{{ m }}")
+    (checkout / "loose").mkdir()
+    file = checkout / "loose/a.yaml"
+
+    assert mods.find(file, "mods/words", None) is None
+    assert mods.find(file, "/", None) is None
+    assert mods.template(file, "own.jinja", {}) is None
+
+
 def test_a_plugin_of_the_model_s_repository_is_named(checkout: Path) -> None:
     url = "https://huggingface.co/a/b/resolve/main/nano_parser.py"
     (checkout / "mods/words/run.sh").write_text(f"cd $WORKSPACE_DIR\nwget {url}\n")
