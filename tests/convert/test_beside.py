@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from sparkops.cli.main import app
 from sparkops.config import files, recipe
 from sparkops.convert import mods, other_tools
-from sparkops.convert.conversion import Conversion
+from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
 
 RECIPE = """recipe_version: '1'
@@ -41,7 +41,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def convert(file: Path, folder: Path | None = None) -> Conversion:
-    return other_tools.convert(other_tools.read(file), file.read_text(), "a", mods_folder=folder)
+    return other_tools.convert(other_tools.read(file), file.read_text(), "a", Choices(mods=folder))
 
 
 def test_a_copied_chat_template_and_a_diff_become_mods(checkout: Path) -> None:
