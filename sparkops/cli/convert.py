@@ -8,16 +8,19 @@ from typing import Annotated
 
 import typer
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say, write
 from sparkops.command import quote
 from sparkops.config import files, source
-from sparkops.config.fields import as_name
+from sparkops.config.fields import ImageRef, as_name
 from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools
-from sparkops.convert.conversion import Conversion
+from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
+
+IMAGE = TypeAdapter[str](ImageRef)
 
 
 def import_(
@@ -33,6 +36,9 @@ def import_(
     mods: Annotated[
         Path | None, typer.Option("--mods", metavar="FOLDER", help="Checkout of spark-vllm-docker with the mods")
     ] = None,
+    use: Annotated[
+        str, typer.Option("--use", metavar="IMAGE", help="Run in IMAGE, which is finished, instead of building one")
+    ] = "",
     json: JSON = False,
 ) -> None:
     """Convert a spark-vllm-docker or sparkrun recipe
@@ -40,6 +46,9 @@ def import_(
     Takes chat templates and diffs of mods that lie beside the recipe, and writes them to ./mods with -o. Lists the
     settings that have no equivalent. A recipe that cannot start is refused; with --without KEY it is imported
     without that flag or key, and the file states the loss.
+
+    With --use the recipe runs in a finished image, whose own parser judges the flags: those that no vLLM known here
+    has, as of a fork, are kept, with their names in serve.allow.
 
     Exit code 2 if it is refused.
 
@@ -52,7 +61,9 @@ def import_(
             f"{output}: invalid file name for recipe {name}: expected {name}.yaml",
             next_step=f"-o {output.parent}/{name}.yaml",
         )
-    conversion = other_tools.convert(original, files.text(file, errors="replace"), name, without or (), mods)
+    _require_image(use)
+    choices = Choices(without or (), mods, use)
+    conversion = other_tools.convert(original, files.text(file, errors="replace"), name, choices)
     _require_known(conversion, without or ())
     _refuse(conversion)
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
@@ -63,13 +74,18 @@ def import_(
         say(f"wrote {output}", fg="green")
     for omission in conversion.omissions:
         say(f"{file}:{omission.line}: {omission.key}: not imported: {omission.reason}", fg="yellow")
+    for kept in conversion.kept:
+        say(f"{file}:{kept.line}: {kept.key}: kept: {kept.reason}")
     for key, comment in conversion.guessed.items():
         say(f"{key}: {comment}")
     if json:
         rows = [
             {"line": omission.line, "key": omission.key, "why": omission.reason} for omission in conversion.omissions
         ]
-        data_json({"recipe": conversion.data, "not_carried_over": rows, "guessed": conversion.guessed})
+        kept_rows = [{"line": kept.line, "key": kept.key, "why": kept.reason} for kept in conversion.kept]
+        data_json(
+            {"recipe": conversion.data, "not_carried_over": rows, "kept": kept_rows, "guessed": conversion.guessed}
+        )
     elif not output:
         data(text.rstrip())
 
@@ -83,6 +99,20 @@ def _write_mods(files: Mapping[str, bytes]) -> None:
     for path, content in paths.items():
         write(path, content.decode())
         say(f"wrote {path}", fg="green")
+
+
+def _require_image(use: str) -> None:
+    """Raise UsageError for a value of --use that is no image."""
+    if use and not _is_image(use):
+        raise UsageError(f"--use {use}: not an image", next_step="--use REPOSITORY:TAG, or REPOSITORY@sha256:DIGEST")
+
+
+def _is_image(text: str) -> bool:
+    try:
+        IMAGE.validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def _require_known(conversion: Conversion, without: Sequence[str]) -> None:
@@ -106,10 +136,21 @@ def _refuse(conversion: Conversion) -> None:
     ]
     for error in errors[1:]:
         say(f"sparkops: {error}", fg="red")
+    retry = ("sparkops", "import", str(conversion.source.file))
+    ways = []
+    if any(omission.unknown for omission in conversion.refusals):
+        ways.append(f"Run it in an image that has it: {quote(*retry, '--use', _container(conversion) or 'IMAGE')}")
     if not any(omission.final for omission in conversion.refusals):
         keys = (word for omission in conversion.refusals for word in ("--without", omission.key))
-        errors[0].next_step = f"Import without it: {quote('sparkops', 'import', str(conversion.source.file), *keys)}"
+        ways.append(f"Import without it: {quote(*retry, *keys)}")
+    errors[0].next_step = "; or: ".join(ways)
     raise errors[0]
+
+
+def _container(conversion: Conversion) -> str:
+    """Return the image of the original if a node can pull it; empty for one that the original's owner builds."""
+    container = str(conversion.original.get("container") or "")
+    return container if "/" in container and _is_image(container) else ""
 
 
 def _text(conversion: Conversion) -> str:
@@ -125,5 +166,11 @@ def _text(conversion: Conversion) -> str:
             f"(line {omission.line} of {name}): {' '.join(omission.key.split())}: {omission.reason}"
             for omission in missing
         )
-        lines += [head, *(f"  # not imported {comment}" for comment in comments), *rest]
+        kept = conversion.kept if section == "serve" else []
+        lines += [
+            head,
+            *(f"  # not imported {comment}" for comment in comments),
+            *(f"  # kept (line {one.line} of {name}): {' '.join(one.key.split())}: {one.reason}" for one in kept),
+            *rest,
+        ]
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from sparkops.config.fields import as_name
@@ -35,27 +36,62 @@ class Omission:
     """The top-level key of the new recipe where the setting is missing."""
     final: bool = False
     """Whether `--without` has no effect, as for the number of nodes."""
+    unknown: bool = False
+    """Whether only the tables of import lack it, so that a finished image may have it."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A setting that is imported although no table knows it: the finished image judges it.
+
+    The line in the file (from 1), the key, and the reason. `allow` is its name in `serve.allow`, empty if it needs
+    none.
+    """
+
+    line: int
+    key: str
+    reason: str
+    allow: str = ""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options of `sparkops import`.
+
+    `without` are flags and keys that may be missing although the engine needs them. `mods` is a checkout of
+    spark-vllm-docker, whose mods and chat templates are read like those beside the recipe. `use` is a finished image,
+    `variant` one of several settings in one file; both are empty if the recipe's own count.
+    """
+
+    without: Collection[str] = ()
+    mods: Path | None = None
+    use: str = ""
+    variant: str = ""
+
+
+IMPORTED = Choices()
+"""No option is given."""
 
 
 @dataclass
 class Conversion:
     """A recipe of sparkops under construction.
 
-    `original` is the data of `source`, `text` its file. `release` is the vLLM that judges the flags.
-    `without` are keys that may be omitted although the engine
-    needs them. `guessed` has a comment for each key that the original does not state. `lines` has the original's line
-    for each place in `data`.
+    `original` is the data of `source`, `text` its file. `release` is the vLLM that judges the flags; with a finished
+    image it only gives the tables that tell a known flag from one of a fork. `guessed` has a comment for each key that
+    the original does not state. `lines` has the original's line for each place in `data`.
     """
 
     source: Source
     original: Mapping[str, Any]
     text: str
-    without: Collection[str] = ()
+    choices: Choices = IMPORTED
     release: Release = RELEASES[0]
     model_type: ModelType | None = None
     """The type of the model; None if no fact says."""
     data: dict[str, Any] = field(default_factory=dict)
     omissions: list[Omission] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     guessed: dict[str, str] = field(default_factory=dict)
     lines: dict[Location, int] = field(default_factory=dict)
     mods: Mapping[str, str] = field(default_factory=dict)
@@ -86,6 +122,11 @@ class Conversion:
         """The omissions that the new recipe states."""
         return [omission for omission in self.omissions if omission.kind == "loss"]
 
+    @property
+    def use(self) -> str:
+        """The finished image; empty if sparkops builds one."""
+        return self.choices.use
+
     def add_mod(self, name: str, content: bytes) -> str:
         """Add a mod to the new recipe, and return its name there."""
         stem, dot, suffix = name.rpartition(".")
@@ -94,10 +135,12 @@ class Conversion:
         self.image_mods += [name] if name not in self.image_mods else []
         return name
 
-    def omit(self, line: int, key: str, reason: str, kind: Kind = "note", section: str = "serve") -> None:
-        """Add an omission. A refusal whose key is in `without` becomes a loss."""
-        kind = "loss" if kind == "refusal" and key in self.without else kind
-        self.omissions.append(Omission(line, key, reason, kind, section))
+    def omit(
+        self, line: int, key: str, reason: str, kind: Kind = "note", section: str = "serve", *, unknown: bool = False
+    ) -> None:
+        """Add an omission. A refusal whose key is in `choices.without` becomes a loss."""
+        kind = "loss" if kind == "refusal" and key in self.choices.without else kind
+        self.omissions.append(Omission(line, key, reason, kind, section, unknown=unknown))
 
     def refuse(self, line: int, key: str, reason: str) -> None:
         """Add a refusal that `without` cannot lift."""

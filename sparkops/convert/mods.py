@@ -36,15 +36,29 @@ class Mod:
     whole: bool = False
 
 
+def tree(recipe: Path) -> list[Path]:
+    """Return the directories that belong to a recipe, from its own up to the root of its checkout.
+
+    Without a repository the root is the directory that holds the one with the recipes, such as `recipes` or
+    `official-recipes`, else the recipe's own: files outside of it are not part of what was published.
+    """
+    parents = [*recipe.absolute().parents]
+    root = next((n for n, directory in enumerate(parents) if (directory / ".git").exists()), None)
+    if root is None:
+        root = next((n + 1 for n, directory in enumerate(parents[:-1]) if directory.name.endswith("recipes")), 0)
+    return parents[: root + 1]
+
+
 def find(recipe: Path, named: str, folder: Path | None) -> Path | None:
-    """Return the directory of a mod: in the checkout that has the recipe, or in `folder`; None if there is none.
+    """Return the directory of a mod: in the tree of the recipe, or in `folder`; None if there is none.
 
     `folder` is another checkout, or its directory mods.
     """
+    named = named.rstrip("/")
     if not named or named.startswith("/") or ".." in Path(named).parts:
         return None
-    bases = [*recipe.absolute().parents, *([folder, folder / "mods"] if folder else [])]
-    candidates = (base / place for base in bases for place in (named, basename(named)) if base != folder or place)
+    bases = [*tree(recipe), *([folder, folder / "mods"] if folder else [])]
+    candidates = (base / place for base in bases for place in (named, basename(named)))
     return next((candidate for candidate in candidates if (candidate / "run.sh").is_file()), None)
 
 
@@ -112,16 +126,12 @@ def _content(directory: Path, name: str) -> bytes | None:
 def template(recipe: Path, value: str, mods: Mapping[str, Mod]) -> tuple[str, bytes] | None:
     """Return the name and content of the chat template that a flag names; None if it does not lie beside the recipe.
 
-    The last mod that copies the file counts, then a file beside the recipe or in a directory above it.
+    The last mod that copies the file counts, then a file in the tree of the recipe.
     """
     name = basename(value)
     for mod in reversed([*mods.values()]):
         if name in mod.copied:
             return f"{mod.name}.jinja", mod.copied[name]
     relative = WORKSPACE.sub("", value)
-    for base in recipe.absolute().parents:
-        if content := _content(base, relative):
-            return name, content
-        if (base / ".git").exists():
-            break
-    return None
+    found = (content for base in tree(recipe) if (content := _content(base, relative)))
+    return next(((name, content) for content in found), None)

@@ -5,7 +5,7 @@ Sources of the formats: recipes/README.md of eugr/spark-vllm-docker and RECIPES.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from sparkops.config.engine import default_share
 from sparkops.config.fields import ModelName, as_name
 from sparkops.config.source import Source
 from sparkops.convert import command_lines, mods, releases
-from sparkops.convert.conversion import DEFAULTS, Conversion
+from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept
 from sparkops.convert.recipe_keys import NODE_KEYS, READ_KEYS, SHELL, convert_nodes, flags_of_mods, omit_keys
 from sparkops.convert.server_flags import SHOWN_GIB, convert_flags, convert_variables
 
@@ -50,15 +50,11 @@ def read(file: Path) -> Source:
     return source.read(file, strict=STRICT)
 
 
-def convert(
-    source: Source, text: str, name: str, without: Collection[str] = (), mods_folder: Path | None = None
-) -> Conversion:
+def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -> Conversion:
     """Return a recipe of sparkops with its omissions; `refusals` are the reasons why it cannot start.
 
-    `without` are flags and keys that may be missing. Mods and chat templates are read beside the recipe, or in
-    `mods_folder`,
-    a checkout of spark-vllm-docker. Raises ConfigError for a file that is not a recipe of these tools,
-    or whose engine is not vLLM.
+    Mods and chat templates are read beside the recipe, or in `choices.mods`. Raises ConfigError for a file that is not
+    a recipe of these tools, or whose engine is not vLLM.
     """
     original = source.data
     if not isinstance(original, dict):
@@ -80,11 +76,11 @@ def convert(
         if original.get(key) not in (None, "", [], {}) and not isinstance(original[key], kind):
             raise source.fail((key,), f"expected {words}, got {original[key]!r}")
     named = [str(mod) for mod in original.get("mods") or ()]
-    found = [directory for mod in named if (directory := mods.find(source.file, mod, mods_folder))]
+    found = [directory for mod in named if (directory := mods.find(source.file, mod, choices.mods))]
     beside = {directory.name: mods.read(directory) for directory in found}
     conversions = [
-        _convert(Conversion(source, original, text, without, release, beside=beside), name, escapes=version == "1")
-        for release in releases.RELEASES
+        _convert(Conversion(source, original, text, choices, release, beside=beside), name, escapes=version == "1")
+        for release in (releases.RELEASES[-1:] if choices.use else releases.RELEASES)
     ]
     fitting = [one for one in conversions if one.model_type is None or releases.loads(one.release, one.model_type)]
     return min(fitting or conversions[-1:], key=lambda one: len(one.refusals))
@@ -100,11 +96,11 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
     variables = _mapping(original.get("env"))
     model, flags, unknown = _server(conversion, variables, escapes=escapes)
     conversion.model_type = releases.model_type(model)
-    if conversion.model_type and not releases.loads(conversion.release, conversion.model_type):
+    if not conversion.use and conversion.model_type and not releases.loads(conversion.release, conversion.model_type):
         known = conversion.model_type
         newest = f"vLLM {conversion.release.version}, the newest that import knows"
         why = f"{newest}, does not load {known.type} ({known.source})"
-        conversion.omit(conversion.line(("model",)), "model", why, "refusal", "model")
+        conversion.omit(conversion.line(("model",)), "model", why, "refusal", "model", unknown=True)
     aliases = _aliases(conversion, flags, as_name(_path(model)))
     serve = convert_nodes(conversion, flags, RUNTIMES[original.get("runtime", "vllm")])
     serve |= {"aliases": aliases} if aliases else {}
@@ -112,6 +108,8 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
     if env := convert_variables(conversion, variables):
         serve["env"] = env
     omit_keys(conversion)
+    if allow := [kept.allow for kept in conversion.kept if kept.allow]:
+        serve["allow"] = [*dict.fromkeys(allow)]
     _fill(conversion, name, model, serve)
     return conversion
 
@@ -250,14 +248,11 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
     conversion.lines["model",] = conversion.line(("model",) if original.get("model") == model else ("command",))
     if "/" not in model:
         conversion.omit(conversion.lines["model",], "model", f"{model} {NO_REPOSITORY}", "loss", "model")
-    image = {**conversion.release.image, **({"mods": conversion.image_mods} if conversion.image_mods else {})}
-    ray = [RAY] if serve.get("executor") == "ray" else []
-    packages = [*image.get("packages", []), *ray, *conversion.data.pop("packages", [])]
     conversion.data = {
         "name": name,
         "service": as_name(weights["path"]),
         "description": " ".join(str(described or model).split()),
-        "image": {**image, **({"packages": packages} if packages else {})},
+        "image": _image(conversion, serve),
         "model": weights,
         "serve": serve,
         "memory": {
@@ -272,9 +267,22 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
             conversion.lines.setdefault((key, inner), conversion.lines[key,])
     conversion.guessed = {
         "service": "guessed from the model's name; clients use this name",
-        "image": _image_comment(conversion),
+        **({} if conversion.use else {"image": _image_comment(conversion)}),
         "memory": "guessed from gpu-memory-utilization",
     }
+
+
+def _image(conversion: Conversion, serve: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `image` of the new recipe. A finished image must have Ray itself where Ray joins the ranks."""
+    mods = {"mods": conversion.image_mods} if conversion.image_mods else {}
+    ray = [RAY] if serve.get("executor") == "ray" else []
+    if conversion.use:
+        line = conversion.flag_line("distributed-executor-backend")
+        conversion.kept += [Kept(line, "executor ray", f"the image must have {package}") for package in ray]
+        return {"use": conversion.use, **mods}
+    image = {**conversion.release.image, **mods}
+    packages = [*image.get("packages", []), *ray, *conversion.data.pop("packages", [])]
+    return {**image, **({"packages": packages} if packages else {})}
 
 
 def _image_comment(conversion: Conversion) -> str:

@@ -77,19 +77,25 @@ def omit_keys(conversion: Conversion) -> None:
             continue
         if key not in READ_KEYS | {"defaults", "env", "mods", *NODE_KEYS} and value not in (None, "", [], {}):
             reason, kind = OMITTED.get(key, ("unknown key", "loss"))
+            if conversion.use and key in IN_IMAGE:
+                if value == conversion.use:
+                    continue
+                reason, kind = f"the image is {conversion.use}", "note"
             conversion.omit(conversion.line((key,)), key, reason, kind, "image" if key in IN_IMAGE else "serve")
 
 
 def _carried(conversion: Conversion, line: int, name: str) -> bool:
     """Return whether the new recipe has a mod of the original, or needs none; add it where it has one."""
     known = conversion.model_type
-    if known and SUPPORT.get(name) == known.type and loads(conversion.release, known):
+    if known and SUPPORT.get(name) == known.type and not conversion.use and loads(conversion.release, known):
         conversion.omit(
             line, f"mods/{name}", f"vLLM {conversion.release.version} has {known.type} itself", "note", "image"
         )
         return True
     if own := ROPE_KEYS.get(name):
-        conversion.image_mods += [own] if numbers(conversion.release.transformers) < (5, 10) else []
+        # The Transformers of a finished image is unknown, and the mod passes where nothing is to change.
+        needed = bool(conversion.use) or numbers(conversion.release.transformers) < (5, 10)
+        conversion.image_mods += [own] if needed else []
         return True
     mod = conversion.beside.get(name)
     if mod is None or name in SUPPORT:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,9 +14,9 @@ from sparkops.config.engine import ENGINES
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value
 from sparkops.config.image import CHAT_TEMPLATES
 from sparkops.convert import flag_types, mods
-from sparkops.convert.conversion import Conversion, Kind
+from sparkops.convert.conversion import Conversion, Kept, Kind
 from sparkops.convert.flag_types import Words
-from sparkops.convert.releases import Release
+from sparkops.convert.releases import RELEASES, Release
 
 DROPPED = {
     "host": "sparkops sets the address of the engine",
@@ -33,6 +33,7 @@ LOADERS = {
 }
 """The package that a load format needs in addition to the wheel of vLLM 0.23.0 (extras of these names in its metadata;
 versions of 22 November 2026). The wheel includes fastsafetensors."""
+JUDGED = "the parser of the image judges it"
 PATHS = frozenset({"chat-template", "tokenizer", "hf-config-path", "generation-config", "lora-modules"})
 """Flags that may name a file without which vLLM does not start."""
 LATER = frozenset({opt_in.UNKNOWN, opt_in.READS, opt_in.NOT_JSON})
@@ -64,14 +65,17 @@ def convert_flags(
         if flag == "chat-template" and (found := mods.template(conversion.source.file, str(value), conversion.beside)):
             value = f"{CHAT_TEMPLATES}/{conversion.add_mod(*found)}"
         if omission := _omission(conversion, flag, value, unknown):
-            conversion.omit(line, flag, *omission)
+            unknown_there = not conversion.use and bool(_not_in_tables(conversion.release, flag, value))
+            conversion.omit(line, flag, *omission, unknown=unknown_there and omission[1] == "refusal")
             continue
+        if conversion.use:
+            conversion.kept += _kept(conversion, line, flag, value)
         value = list(value) if isinstance(value, Words) else value
         name, value = (flag.removeprefix("no-"), False) if flag.startswith("no-") and value is True else (flag, value)
         args[name] = json.dumps(value) if _has_null(value) else value
         conversion.lines["serve", "args", name] = line
         if name == "load-format" and value in LOADERS:
-            conversion.data.setdefault("packages", []).append(LOADERS[value])
+            _add_loader(conversion, line, value)
     return args
 
 
@@ -101,9 +105,34 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
         return None
     if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
         return problem, "refusal"
-    if loss := _invalid(flag, value) or _opt_ins(needs):
+    is_kept = conversion.use and all(_is_of_fork(name, effect) for name, effect in needs.items())
+    if loss := _invalid(flag, value) or ("" if is_kept else _opt_ins(needs)):
         return loss, "loss"
     return None
+
+
+def _is_of_fork(name: str, effect: str) -> bool:
+    """Return whether a flag, or a key inside its value, is one that no vLLM has which import knows."""
+    return effect == opt_in.UNKNOWN and ("." in name or all(_no_such_flag(release, name) for release in RELEASES))
+
+
+def _kept(conversion: Conversion, line: int, flag: str, value: Any) -> Iterator[Kept]:
+    """Yield why a flag is in the new recipe although the tables lack it, its value or a key inside."""
+    problem = _not_in_tables(conversion.release, flag, value)
+    names = [name.removeprefix("no-") if value is True else name for name, _ in opt_in.of_flag(flag, value)]
+    for name in names:
+        yield Kept(line, name, f"{problem or opt_in.UNKNOWN}; {JUDGED}", name)
+    if problem and not names:
+        yield Kept(line, flag, f"{problem}; {JUDGED}")
+
+
+def _add_loader(conversion: Conversion, line: int, load_format: str) -> None:
+    """Add the package of a load format to an image that sparkops builds; a finished one must have it."""
+    package = LOADERS[load_format]
+    if conversion.use:
+        conversion.kept.append(Kept(line, f"load-format {load_format}", f"the image must have {package}"))
+    else:
+        conversion.data.setdefault("packages", []).append(package)
 
 
 def _remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str, Kind] | None:
@@ -111,6 +140,8 @@ def _remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str,
     if not needs:
         return None
     known = conversion.model_type
+    if known and known.config and conversion.use:
+        return f"vLLM has classes of its own for {known.type} since {known.vllm}", "note"
     if known and known.config:
         return f"vLLM {conversion.release.version} has classes of its own for {known.type}", "note"
     why = f"no package has a class for {known.type}" if known else "no fact says whether the model needs it"
@@ -136,18 +167,23 @@ def _invalid(flag: str, value: Any) -> str:
     return f"path in the original's container: {value}" if str(value).startswith(("/", "~")) and not own else ""
 
 
-def _refused_by_vllm(release: Release, flag: str, value: Any) -> str:
-    """Return why a release of vLLM rejects this flag; empty if it accepts it."""
+def _no_such_flag(release: Release, flag: str) -> bool:
+    """Return whether a release of vLLM has no flag of this name, nor one that begins with it."""
     first = flag.partition(".")[0]
     names = (first, first.removeprefix("no-"))
-    if not any(accepted.startswith(names) for accepted in release.flags):
+    return not any(accepted.startswith(names) for accepted in release.flags)
+
+
+def _not_in_tables(release: Release, flag: str, value: Any) -> str:
+    """Return which flag or value a release of vLLM does not have; empty if it has both."""
+    if _no_such_flag(release, flag):
         return f"vLLM {release.version} has no flag {flag if flag.startswith('-') else f'--{flag}'}"
     method = _speculative(flag, value).get("method")
     for name, given in ((flag, value), ("spec-method", method)):
         choices, word = release.choices.get(name), str(given) if type(given) is int else given
         if choices and isinstance(word, str) and not choices & {word, word.upper(), word.lower().replace("-", "_")}:
             return f"vLLM {release.version} rejects the {'value' if name == flag else 'method'} {word}"
-    return flag_types.problem(flag, value)
+    return ""
 
 
 def _not_json(flag: str, value: Any) -> str:
@@ -198,7 +234,9 @@ def _own_draft(value: Any, model: str) -> Any:
 
 def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
     """Return why vLLM rejects this flag, and the mods that may provide the flag, its file or its value."""
-    problem = _refused_by_vllm(conversion.release, flag, value) or _missing_file(flag, value)
+    in_image = conversion.use and not flag.startswith("-")  # no build of vLLM has a flag of one dash that none knows
+    unknown = "" if in_image else _not_in_tables(conversion.release, flag, value)
+    problem = unknown or flag_types.problem(flag, value) or _missing_file(flag, value)
     providers = [name for name, flags in conversion.mods.items() if flags and flags in f"--{flag} {value}"]
     candidates = providers or [name for name, flags in conversion.mods.items() if not flags]
     if not problem or not candidates:
@@ -242,9 +280,12 @@ def convert_variables(conversion: Conversion, env: Mapping[str, Any]) -> dict[st
         except ValidationError as error:
             conversion.omit(line, f"env.{key}", error.errors()[0]["msg"], "loss")
             continue
-        if effect := opt_in.of_variable(key, text):
+        effect = opt_in.of_variable(key, text)
+        if effect and not (conversion.use and effect == opt_in.UNKNOWN):
             conversion.omit(line, f"env.{key}", _opt_ins({key: effect}), "loss")
-        else:
-            variables[key] = text
-            conversion.lines["serve", "env", key] = line
+            continue
+        variables[key] = text
+        conversion.lines["serve", "env", key] = line
+        if effect:
+            conversion.kept.append(Kept(line, f"env.{key}", f"{effect}; the image may read it", key))
     return variables

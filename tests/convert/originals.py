@@ -7,15 +7,15 @@ from pathlib import Path
 from sparkops.config import source
 from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools
-from sparkops.convert.conversion import Conversion
+from sparkops.convert.conversion import IMPORTED, Choices, Conversion
 
 HEAD = "recipe_version: '1'\nmodel: a/b\n"
 
 
-def of(tmp_path: Path, text: str, *without: str) -> Conversion:
+def of(tmp_path: Path, text: str, choices: Choices = IMPORTED) -> Conversion:
     """Convert a recipe; what it becomes is one that sparkops reads."""
     file = tmp_path / "a.yaml"
     file.write_text(text)
-    conversion = other_tools.convert(other_tools.read(file), text, "mine", without)
+    conversion = other_tools.convert(other_tools.read(file), text, "mine", choices)
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
     return conversion

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from sparkops.cli.main import app
 from sparkops.config import files, recipe
 from sparkops.convert import mods, other_tools
-from sparkops.convert.conversion import Conversion
+from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
 
 RECIPE = """recipe_version: '1'
@@ -41,7 +41,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def convert(file: Path, folder: Path | None = None) -> Conversion:
-    return other_tools.convert(other_tools.read(file), file.read_text(), "a", mods_folder=folder)
+    return other_tools.convert(other_tools.read(file), file.read_text(), "a", Choices(mods=folder))
 
 
 def test_a_copied_chat_template_and_a_diff_become_mods(checkout: Path) -> None:
@@ -129,6 +129,30 @@ def test_a_script_that_does_more_is_not_whole(checkout: Path, line: str) -> None
 @pytest.mark.parametrize("named", ["/etc", "../mods/words", "", "mods/none"])
 def test_a_mod_outside_of_the_checkout_is_not_found(checkout: Path, named: str) -> None:
     assert mods.find(checkout / "recipes/4x/a.yaml", named, None) is None
+
+
+@pytest.mark.parametrize(("repository", "is_found"), [("", True), ("theirs", True), ("theirs/recipes", False)])
+def test_a_mod_and_a_template_are_found_in_the_recipe_s_checkout_only(
+    checkout: Path, repository: str, is_found: bool
+) -> None:
+    if repository:
+        (checkout.parent / repository / ".git").mkdir()
+    (checkout / "own.jinja").write_text("{{ m }}")
+    file = checkout / "recipes/4x/a.yaml"
+
+    assert (mods.find(file, "mods/words/", None) is not None) == is_found
+    assert (mods.template(file, "own.jinja", {}) is not None) == is_found
+
+
+def test_a_recipe_outside_of_a_checkout_takes_nothing_from_the_directories_above(checkout: Path) -> None:
+    (checkout / "run.sh").write_text("cp chat.jinja $WORKSPACE_DIR/words.jinja\n")
+    (checkout / "own.jinja").write_text("{{ m }}")
+    (checkout / "loose").mkdir()
+    file = checkout / "loose/a.yaml"
+
+    assert mods.find(file, "mods/words", None) is None
+    assert mods.find(file, "/", None) is None
+    assert mods.template(file, "own.jinja", {}) is None
 
 
 def test_a_plugin_of_the_model_s_repository_is_named(checkout: Path) -> None:

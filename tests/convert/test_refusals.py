@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from sparkops.cli.main import app
 from sparkops.config import recipe
+from sparkops.convert.conversion import Choices
 from sparkops.errors import ConfigError
 from tests.convert.originals import HEAD, of
 
@@ -58,7 +59,7 @@ def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, li
     ],
 )
 def test_a_count_of_nodes_without_an_equivalent_is_refused(tmp_path: Path, keys: str, line: int, field: str) -> None:
-    conversion = of(tmp_path, f"{HEAD}{keys}\n", field)
+    conversion = of(tmp_path, f"{HEAD}{keys}\n", Choices((field,)))
 
     assert [(part.line, part.key, part.final) for part in conversion.refusals] == [(line, field, True)]
 

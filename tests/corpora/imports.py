@@ -20,6 +20,7 @@ import yaml
 from sparkops.config import source
 from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools
+from sparkops.convert.conversion import Choices
 from sparkops.errors import ConfigError
 
 THEIRS = ("recipe_version", "runtime", "command", "defaults", "container")
@@ -61,7 +62,9 @@ def is_recipe(content: bytes) -> bool:
 def row(file: Path, mods: Path | None) -> Row:
     """Return the outcome of one recipe, with what is lost or the reasons of the refusal. `mods`: as of --mods."""
     try:
-        conversion = other_tools.convert(other_tools.read(file), file.read_text(errors="replace"), "recipe", (), mods)
+        conversion = other_tools.convert(
+            other_tools.read(file), file.read_text(errors="replace"), "recipe", Choices(mods=mods)
+        )
         reasons = tuple(f"{refusal.line}: {refusal.key}: {refusal.reason}" for refusal in conversion.refusals)
         if not reasons:
             source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
