@@ -54,6 +54,7 @@ REACHING = {
     "nodes.ssh",
     "nodes.waiting",
     "prune.run",
+    "prune.uninstalling",
     "smoke.client",
     "smoke.probing",
     "smoke.suite",

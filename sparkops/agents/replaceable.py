@@ -32,7 +32,7 @@ class Replaceable:
     @property
     def aside(self) -> str:
         """Name of the old container until the new one answers."""
-        return f"{self.container}-old"
+        return commands.aside(self.container)
 
     @property
     def replacement(self) -> str:

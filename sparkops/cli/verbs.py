@@ -101,6 +101,7 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
         "hold": Verb("swap", "hold", "Block changes to a service"),
         "unhold": Verb("swap", "unhold", "Remove a hold"),
         "prune": Verb("prune", "prune", "Remove unused containers, images and caches"),
+        "uninstall": Verb("uninstall", "uninstall", "Remove everything of sparkops from a node"),
     },
 }
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}

@@ -88,6 +88,11 @@ def replacement(container: str) -> str:
     return f"{container}-replacement"
 
 
+def aside(container: str) -> str:
+    """Return the name of the old container of guard or gateway until the new one answers."""
+    return f"{container}-old"
+
+
 def replace(program: str, container: str, *arguments: str) -> Command:
     """Start sparkops.guard.replacing, which replaces guard or gateway, from a guard's image with the ID `program`.
 

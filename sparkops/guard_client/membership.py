@@ -5,8 +5,9 @@ Keys pass through this process from the leader's guard to the others, over stdin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from sparkops.config.inventory import Fleet
 from sparkops.errors import NodeError, PlanRefused
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import PEER_PORT
@@ -26,8 +27,25 @@ def introduce(connected: Connected, gateway: str) -> None:
     addresses = host.parse_addresses(connected.member(gateway).node.run(host.ADDRESSES).stdout)
     with leading(connected.member(gateway)) as leader:
         all_or_raise(on_each(others, lambda name: _join(leader, connected.member(name), addresses), connected.cancel))
-        addresses_by_node = {name: (fleet.engine_address(name), PEER_PORT) for name in fleet.nodes if name != gateway}
-        leader.set_peers(addresses_by_node)
+        leader.set_peers(_addresses(fleet, (name for name in fleet.nodes if name != gateway)))
+
+
+def dismiss(connected: Connected, gateway: str, node: str) -> None:
+    """Make the guard beside `gateway` lead the fleet without `node`.
+
+    Other nodes of the inventory stay if they have a guard or do not answer. Raises PlanRefused if a service needs
+    `node`, and Busy during a swap.
+    """
+    others = [name for name in connected.fleet.nodes if name not in (gateway, node)]
+    unknown = {name for name in others if name not in connected.members}
+    peers = [name for name in others if name in unknown or leases.guarded(connected.member(name))]
+    with leading(connected.member(gateway)) as leader:
+        leader.set_peers(_addresses(connected.fleet, peers))
+
+
+def _addresses(fleet: Fleet, names: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Return address and port of the guards of these nodes."""
+    return {name: (fleet.engine_address(name), PEER_PORT) for name in names}
 
 
 def require_leader(connected: Connected, gateway: str) -> None:

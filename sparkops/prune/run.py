@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ class Pruned:
 def read_nodes(connected: Connected, nodes: Sequence[str]) -> DiskSurvey:
     """Read the disks of `nodes`, and the journals of every connected node. Raises NodeError."""
     by_node = connected.all(_states)
-    disks = connected.only(nodes).all(_stored)
+    disks = connected.only(nodes).all(read_disk)
     journals: dict[str, list[Journal]] = defaultdict(list)
     untouchable: dict[str, str] = {}
     problems: list[SparkopsError] = []
@@ -78,13 +78,16 @@ def _state(guard: GuardConnection, service: str) -> ServiceState | SparkopsError
     return NeedsOperator(f"{guard.node.name}: {state.needs_operator}") if state.unreadable else state
 
 
-def _stored(member: Member) -> Stored:
-    """Read the disk of one node. Sizes come first, since data that is written later can only add to them."""
+def read_disk(member: Member, others: Collection[str] = ()) -> Stored:
+    """Read the disk of one node. Sizes come first, since data that is written later can only add to them.
+
+    `others`: IDs of containers of sparkops besides the engines, whose images count as unused.
+    """
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     usage = stored.usage(member.engine.disk())
     engines = [stored.engine(member.name, inspect, usage.written) for inspect in member.engine.containers()]
     images = [stored.image(inspect, member.engine.history(inspect["Id"])) for inspect in member.engine.images()]
-    known = {engine.id for engine in engines}
+    known = {*others, *(engine.id for engine in engines)}
     return Stored(
         node=member.name,
         engines=tuple(engines),

@@ -1,0 +1,175 @@
+"""Uninstall sparkops from a node: read what it has and what needs it, and run the planned removals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from sparkops.command import Command
+from sparkops.docker import places
+from sparkops.docker.commands import model_dir
+from sparkops.errors import NeedsOperator, NodeError, NotReady, SparkopsError, joined
+from sparkops.gateway.commands import SHOW
+from sparkops.gateway.facts import parse_gateway
+from sparkops.guard_client import leases, membership
+from sparkops.guard_client.leader import connect_guard
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.names import GUARD
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.docker_api import Facts
+from sparkops.nodes.host import GIB
+from sparkops.nodes.progress import Event, OnEvent
+from sparkops.prune.plan import Removal
+from sparkops.prune.retention import IMAGE
+from sparkops.prune.run import read_disk
+from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
+from sparkops.swap.values import WireError
+from sparkops.weights import models
+
+RUN_EXISTS = Command(("sh", "-c", f"[ ! -e {places.RUN} ] || echo exists"), timeout_s=10.0)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A node to uninstall. `without`: other nodes that were given up and need not answer."""
+
+    connected: Connected
+    node: str
+    extent: Extent
+    without: frozenset[str] = frozenset()
+
+    @property
+    def member(self) -> Member:
+        return self.connected.member(self.node)
+
+    @property
+    def leader(self) -> Member | None:
+        """The node whose guard leads this one; None if it leads itself, or its leader was given up."""
+        settings = self.connected.fleet.gateway
+        if settings is None or settings.node in (self.node, *self.without):
+            return None
+        return self.connected.member(settings.node)
+
+
+def prepare(target: Target) -> Uninstall:
+    """Return the plan. Changes nothing.
+
+    Raises the reasons why nothing may be removed: PlanRefused for a service that needs the node, NotReady for a guard
+    that does not answer, NeedsOperator for a journal that cannot be read.
+    """
+    leader = target.leader
+    if leader is not None:
+        membership.require_leader(target.connected, leader.name)
+    installed = _installed(target.member)
+    uses = _uses(target, installed, leader)
+    if problems := list(refusals(installed, uses, target.without)):
+        raise joined(problems)
+    dismissing = leader.name if leader is not None and leases.guarded(leader) else ""
+    return plan(installed, target.extent, dismissing, uses)
+
+
+def _installed(member: Member) -> Installed:
+    """Read everything of sparkops on a node. Raises NodeError."""
+    found = {name: facts for name in agents() if (facts := member.engine.container(name)) is not None}
+    stored = read_disk(member, [facts["Id"] for facts in found.values()])
+    directory = model_dir(member.config)
+    return Installed(
+        stored=stored,
+        agents=tuple(found),
+        guard_image=_guard_image(member, found),
+        run_exists=bool(member.node.run(RUN_EXISTS).stdout.strip()),
+        model_dir=directory,
+        checkpoints=tuple(models.look(member).checkpoints.values()),
+    )
+
+
+def _guard_image(member: Member, found: Mapping[str, Facts]) -> str:
+    """Return the image of the node's guard, or the newest one without its container; empty without one."""
+    if container := found.get(places.CONTAINER):
+        return str(container["Image"])
+    images = [image for image in member.engine.images(recipe=GUARD) if _is_named(image, f"{IMAGE}{GUARD}:")]
+    return str(max(images, key=lambda image: str(image["Created"]))["Id"]) if images else ""
+
+
+def _is_named(image: Facts, prefix: str) -> bool:
+    return any(tag.startswith(prefix) for tag in image["RepoTags"] or ())
+
+
+def _uses(target: Target, installed: Installed, leader: Member | None) -> Uses:
+    """Read what the node is used for. Raises NotReady if its guard, or its leader's, exists and does not run."""
+    states: dict[str, ServiceState] = {}
+    unreadable: list[SparkopsError] = []
+    leading = leader or target.member
+    if leading.engine.container(places.CONTAINER) is not None:
+        for service, state in _states(leading).items():
+            if isinstance(state, SparkopsError):
+                unreadable.append(state)
+            elif not state.journal.forgotten:
+                states[service] = state
+    traffic: Sequence[str] = ()
+    if places.GATEWAY in installed.agents and _runs(target.member, places.GATEWAY):
+        services = parse_gateway(target.member.node.run(SHOW).stdout).services
+        traffic = [name for name, service in services.items() if service.active]
+    return Uses(states, leader is None, traffic, unreadable)
+
+
+def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
+    if not _runs(member, places.CONTAINER):
+        problem = "its guard does not run: whether a service needs this node is unknown"
+        raise NotReady(member.name, problem, next_step=f"On {member.name}: docker start {places.CONTAINER}")
+    states: dict[str, ServiceState | SparkopsError] = {}
+    with connect_guard(member) as opened:
+        for service in opened.services():
+            try:
+                state = opened.state(service)
+            except (NeedsOperator, WireError) as error:
+                states[service] = error
+                continue
+            states[service] = NeedsOperator(state.needs_operator) if state.unreadable else state
+    return states
+
+
+def _runs(member: Member, container: str) -> bool:
+    facts = member.engine.container(container)
+    return facts is not None and bool(facts["State"]["Running"])
+
+
+def run(target: Target, planned: Uninstall, report: OnEvent, wait_s: float = 0.0) -> tuple[Removal, ...]:
+    """Run the planned removals that are still allowed, and return those that succeeded.
+
+    Leases block intents and engine loads until the guard is removed; then nothing can start an engine here. A failed
+    removal stops no other; it is raised at the end, with what `prepare` raises.
+    """
+    removed: list[Removal] = []
+    errors: list[SparkopsError] = []
+    with ExitStack() as leased:
+        leading = target.leader or target.member
+        leased.enter_context(leases.of_agents(leading, f"uninstall of {target.node}", report, wait_s))
+        leased.enter_context(leases.on_node(target.member, "uninstall", report, wait_s))
+        current = prepare(target)
+        allowed = {removal.key for removal in current.removals}
+        due = [removal for removal in planned.removals if removal.key in allowed]
+        if current.leader:
+            report(Event(current.leader, f"its guard dismisses {target.node}"))
+            membership.dismiss(target.connected, current.leader, target.node)
+        first = [removal for removal in due if removal.name in set(agents())]
+        _remove(target.member, first, report, removed, errors)
+    if not errors:  # else a guard may still start engines
+        _remove(target.member, [removal for removal in due if removal not in first], report, removed, errors)
+    if errors:
+        raise joined(errors)
+    return tuple(removed)
+
+
+def _remove(
+    member: Member, due: Collection[Removal], report: OnEvent, removed: list[Removal], errors: list[SparkopsError]
+) -> None:
+    for removal in due:
+        size = f", {removal.size / GIB:.2f} GiB" if removal.size else ""
+        report(Event(member.name, f"removing {removal.kind} {removal.name}{size}"))
+        try:
+            member.node.run(removal.command)
+            removed.append(removal)
+        except NodeError as error:
+            errors.append(error)

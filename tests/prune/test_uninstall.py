@@ -1,0 +1,189 @@
+"""What leaves a node with sparkops, in which order and with which commands, and what keeps it there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sparkops.config import assets
+from sparkops.errors import NeedsOperator
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.prune.stored import Stored, StoredImage
+from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
+from sparkops.release import trust_mark
+from sparkops.swap.fleet_state import Report
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment
+from sparkops.weights.checkpoint import Checkpoint, Origin
+from tests.prune.test_plan import cache, image, old
+from tests.prune.test_retention import at
+
+FOREIGN = StoredImage("i9", ("nginx:1",), "", 0.0, {"theirs": 50})
+BASE = StoredImage("i8", ("debian:trixie-slim",), "", 0.0, {"base": 1000})
+STORED = Stored(
+    "n1",
+    engines=(old(1),),
+    images=(image(1, "base"), FOREIGN, BASE),
+    volumes={
+        cache(1): 7,
+        "sparkops-state": 1,
+        "sparkops-gateway": 2,
+        trust_mark("sparkops/q:1", "sha256:1"): 0,
+        "mine": 9,
+    },
+    cache=500,
+)
+OURS = Checkpoint("org/ours", {"model.safetensors": (70, 0)}, {}, origin=Origin("org/ours"))
+THEIRS = Checkpoint("theirs", {"model.safetensors": (80, 0)}, {})
+NODE = Installed(
+    STORED,
+    agents=("sparkops-guard", "sparkops-gateway"),
+    guard_image="sha256:guard",
+    run_exists=True,
+    model_dir="/srv/models",
+    checkpoints=(OURS, THEIRS),
+)
+
+
+def commands(planned: Uninstall) -> list[str]:
+    return [str(removal.command) for removal in planned.removals]
+
+
+def test_agents_go_first_then_engines_rules_images_and_volumes() -> None:
+    in_guard = "docker run --rm --cap-drop=ALL --security-opt=no-new-privileges --read-only --pull=never"
+    assert commands(plan(NODE, Extent())) == [
+        "docker rm --force --volumes sparkops-guard",
+        "docker rm --force --volumes sparkops-gateway",
+        "docker rm --volumes c1",
+        f"{in_guard} --network=host --cap-add=NET_ADMIN sha256:guard "
+        "nft 'add table inet sparkops; delete table inet sparkops'",
+        f"{in_guard} --network=none --volume=/run:/host sha256:guard rm -rf /host/sparkops",
+        "docker rmi sparkops/q:111111111111",
+        f"docker volume rm {cache(1)}",
+        "docker volume rm sparkops-gateway",
+        "docker volume rm sparkops-state",
+        f"docker volume rm {trust_mark('sparkops/q:1', 'sha256:1')}",
+    ]
+
+
+def test_model_files_and_the_build_cache_go_only_on_request() -> None:
+    kept = [kept.name for kept in plan(NODE, Extent()).kept]
+    everything = plan(NODE, Extent(weights=True, build_cache=True))
+
+    assert kept == ["debian:trixie-slim", "of BuildKit", "/srv/models/org/ours", "/srv/models/theirs"]
+    assert commands(everything)[-3:] == [
+        "docker builder prune --force --all --keep-storage=0",
+        "rm -rf -- /srv/models/org/ours",
+        "rmdir --ignore-fail-on-non-empty -- /srv/models/org",
+    ]
+    assert (everything.weights, everything.size) == (70, 5 + 100 + 10 + 500 + 70)
+    assert [kept.name for kept in everything.kept] == ["debian:trixie-slim", "/srv/models/theirs"]
+
+
+def test_an_image_that_another_container_uses_stays_and_another_name_of_one_stays() -> None:
+    used = replace(NODE, stored=replace(STORED, used=frozenset({"i1"})))
+    named = replace(image(1), tags=(*image(1).tags, "mine:1"))
+    renamed = replace(NODE, stored=replace(STORED, images=(named,)))
+
+    assert "docker rmi sparkops/q:111111111111" not in commands(plan(used, Extent()))
+    assert "a container that is not of sparkops uses it" in [kept.why for kept in plan(used, Extent()).kept]
+    [removal] = [removal for removal in plan(renamed, Extent()).removals if removal.kind == "image"]
+    assert (str(removal.command), removal.size) == ("docker rmi sparkops/q:111111111111", 0)
+
+
+def test_without_an_image_of_the_guard_root_gets_the_commands() -> None:
+    kept = {kept.kind: kept.why for kept in plan(replace(NODE, guard_image=""), Extent()).kept}
+
+    assert kept["firewall"].endswith("as root: nft 'add table inet sparkops; delete table inet sparkops'")
+    assert kept["directory"].endswith("as root: rm -r /run/sparkops")
+
+
+def test_a_bare_node_has_nothing_to_remove() -> None:
+    bare = plan(Installed(Stored("n1", images=(FOREIGN,), volumes={"mine": 1})), Extent())
+
+    assert (bare.removals, bare.kept) == ((), ())
+    assert str(bare) == "n1: nothing of sparkops to remove"
+
+
+def test_the_printed_plan_is_what_runs() -> None:
+    planned = plan(NODE, Extent(), "n2")
+
+    assert "the guard of n2 dismisses n1" in str(planned)
+    assert [command for command in commands(planned) if command not in str(planned)] == []
+
+
+SERVING = Journal("chat", "n1", ("n2",), active=at())
+STOPPED = Journal("chat", "n1", ("n2",), stopped=tuple(at().ranks))
+
+
+def state(journal: Journal, *reports: str) -> ServiceState:
+    known = {node: Report(node, term=1, revision=1, boot="b") for node in reports}
+    return ServiceState(journal, reports=known, missing=tuple({"n1", "n2"} - {*reports}))
+
+
+def on(node: str) -> Installed:
+    return Installed(Stored(node))
+
+
+@pytest.mark.parametrize(
+    ("node", "uses", "words"),
+    [
+        ("n1", Uses({"chat": state(SERVING, "n1")}), "n1: chat runs there"),
+        ("n1", Uses({"chat": state(STOPPED, "n1")}), "n1: chat runs there"),
+        ("n2", Uses({"chat": state(SERVING, "n1")}, leads=True), "n2: its guard leads chat"),
+        ("n2", Uses({"chat": state(replace(STOPPED, stopping=True))}, leads=True), "n2: its guard leads chat"),
+        ("n2", Uses({"chat": state(STOPPED)}, leads=True), "n2: chat is not known to have stopped"),
+        ("n1", Uses(traffic=("chat",)), "n1: the gateway passes requests of chat"),
+    ],
+)
+def test_what_serves_or_leads_is_not_removed(node: str, uses: Uses, words: str) -> None:
+    [refusal] = refusals(on(node), uses)
+
+    assert str(refusal).startswith(words)
+    assert "sparkops stop chat" in str(refusal.next_step)
+
+
+def test_a_running_engine_that_no_journal_names_is_not_removed() -> None:
+    runs = replace(old(1), container=replace(old(1).container, state="running"))
+
+    [refusal] = refusals(Installed(replace(STORED, engines=(runs,))), Uses())
+    assert str(refusal) == "n1: c1 runs"
+
+
+def test_a_journal_that_cannot_be_read_needs_an_operator() -> None:
+    [refusal] = refusals(on("n1"), Uses(unreadable=[NeedsOperator("chat: unreadable")]))
+
+    assert refusal.exit_code == NeedsOperator.exit_code
+
+
+def test_what_was_stopped_and_what_is_elsewhere_keeps_no_node() -> None:
+    assert [*refusals(on("n2"), Uses({"chat": state(SERVING, "n1", "n2")}))] == []
+    assert [*refusals(on("n1"), Uses({"chat": state(replace(STOPPED, stopped=()), "n1")}))] == []
+    assert [*refusals(on("n2"), Uses({"chat": state(STOPPED)}, leads=True), without={"n1"})] == []
+
+
+def test_a_rollback_that_the_node_was_needed_for_is_named() -> None:
+    previous: Deployment = at("q-old")
+    journal = replace(SERVING, active=None, previous=previous)
+
+    [line] = plan(on("n1"), Extent(), "n2", Uses({"chat": state(journal)})).consequences
+    assert line.startswith("chat cannot roll back to q-old")
+
+
+def test_every_named_volume_and_host_path_of_the_package_is_removed_or_the_operators() -> None:
+    """A new volume or directory on nodes must be added to the removals, or to this list with its reason."""
+    sources = {path: text.decode() for path, text in assets.load_package().items() if path.endswith(".py")}
+    volumes = {path for path, text in sources.items() if '"--volume=' in text or 'f"--volume={' in text}
+    mounts = {path for path, text in sources.items() if "--mount=type=bind" in text}
+
+    assert volumes == {
+        "docker/commands.py",  # the model directory, caches of kernels, devices of the operator
+        "gateway/commands.py",  # VOLUME
+        "guard_client/commands.py",  # VOLUME and places.RUN
+        "prune/uninstall.py",
+    }
+    assert mounts == {"guard_client/commands.py", "images/delivery.py", "weights/commands.py"}  # of what exists
+    assert Path("/run/sparkops").name in plan(NODE, Extent()).removals[4].name
+    assert [*agents()][::3] == ["sparkops-guard-replacement", "sparkops-gateway-replacement"]
