@@ -16,23 +16,27 @@ from typing import Annotated, Any
 
 import typer
 
+from sparkops.cli.images import make_order
+from sparkops.cli.named import load_recipe
 from sparkops.cli.options import JSON, YES
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say, write
 from sparkops.command import Command, quote
-from sparkops.config import inventory
+from sparkops.config import inventory, shipped
 from sparkops.config.inventory import Build, NodeConfig
 from sparkops.demo import scene
 from sparkops.demo.counting import counting
 from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals
-from sparkops.demo.scene import NODE, PORT, SERVICE, STAND_IN, DemoEngine, Ports
+from sparkops.demo.scene import NODE, PORT, SERVICE, STAND_IN, VLLM, DemoEngine, Ports
 from sparkops.demo.screen import DemoResult, Opening, ending, opening
 from sparkops.docker import places
 from sparkops.errors import Interrupted, SparkopsError, joined
+from sparkops.images.build import without_buildkit
 from sparkops.nodes import host
-from sparkops.nodes.connected import Member
+from sparkops.nodes.connected import Member, connect
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.progress import Event
 from sparkops.prune.plan import Kept
 from sparkops.prune.uninstall import VOLUMES, Extent, agents, plan
 from sparkops.prune.uninstalling import discard, read
@@ -47,6 +51,7 @@ def demo(
     port: Annotated[
         int, typer.Option(min=1024, max=65000, metavar="PORT", help="Port for clients; the next three are used too")
     ] = PORT,
+    vllm: Annotated[bool, typer.Option("--vllm", help="Use the real vLLM on the CPU, with a tiny model")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the demonstration, to try commands on it")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove a kept or interrupted demonstration")] = False,
     yes: YES = False,
@@ -55,14 +60,14 @@ def demo(
     """Try a swap under load on this machine
 
     Needs Linux with Docker, no GPU and no inventory. Deploys a stand-in for vLLM, replaces it by another release while
-    clients send requests, rolls back, counts lost requests and removes everything it has made. Prints first what will
-    run, with which rights, and asks. Settings `build` of an existing inventory (mirrors, certificates) are used.
+    clients send requests, rolls back, counts lost requests and removes what it has made. Prints first what will run
+    and with which rights, then asks. Of an inventory, only `build` (mirrors, certificates) is used.
 
     Exit code 1 if a request was lost, 2 if the confirmation is denied, 5 if this machine is not suited or not free.
 
     Example: sparkops demo --keep
     """
-    place, engine, ports = Place(_directory()), STAND_IN, Ports(port)
+    place, engine, ports = Place(_directory()), VLLM if vllm else STAND_IN, Ports(port)
     if remove:
         _remove(place, json=json)
         return
@@ -119,7 +124,7 @@ def _opening(place: Place, engine: DemoEngine, ports: Ports, *, keep: bool) -> O
     return Opening(
         title="sparkops demo: replace a running LLM server while clients use it, and count lost requests",
         steps=(
-            f"build three images: guard, gateway (HAProxy) and {engine.words}",
+            f"build the engine ({engine.words}), guard and gateway (HAProxy)",
             "deploy a release behind the gateway, and send requests and streams to it",
             "replace it by a second release under load, then roll back",
             "print what was lost" + ("" if keep else ", and remove everything it has made, also after Ctrl-C"),
@@ -149,11 +154,14 @@ def _member(place: Place) -> Iterator[Member]:
 
 
 def _facts(member: Member) -> MachineFacts:
+    """Read what decides whether this machine gets a demonstration. Raises NotReady if its Docker cannot build."""
     names = {name for name in agents() if member.engine.container(name)}
     names |= {name.lstrip("/") for listed in member.engine.listed() for name in listed["Names"]}
     names |= {*VOLUMES} & {*member.node.run(VOLUME_NAMES).stdout.split()}
-    listening = host.parse(member.node.run(host.PREFLIGHT).stdout).listening
-    return MachineFacts(sys.platform, member.engine.info(), names, listening)
+    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
+    if problem := without_buildkit(NODE, facts, str(member.engine.version.get("Version", "0"))):
+        raise problem
+    return MachineFacts(sys.platform, member.engine.info(), names, facts.listening)
 
 
 @contextmanager
@@ -186,7 +194,7 @@ def _run(
         if keep:
             say(f"kept; to remove it: {REMOVE}", bold=True)
         else:
-            acts.begin("removal of everything the demonstration has made")
+            acts.begin("removal")
             kept = _discard(place)
     return DemoResult(SERVICE, engine.extends, result, [*acts.began, ("", time.monotonic())]), kept
 
@@ -234,6 +242,10 @@ def _perform(acts: Acts, engine: DemoEngine, ports: Ports) -> Mapping[str, Any]:
     """Deploy, swap under load and roll back. Returns the reports of the requests by part."""
     say(f"export SPARKOPS_INVENTORY={acts.place.inventory}")
     first, second = scene.deploy(acts.place.recipe), scene.deploy(acts.place.recipe, engine.second)
+    if engine.trained:
+        acts.begin("image and model")
+        acts("build", str(acts.place.recipe))
+        _train(acts.place)
     acts.begin("first release")
     acts("up", *first[1:])
     traffic = Traffic(f"http://127.0.0.1:{ports.first}", SERVICE, **engine.traffic)
@@ -245,6 +257,19 @@ def _perform(acts: Acts, engine: DemoEngine, ports: Ports) -> Mapping[str, Any]:
         with counted.part("rollback"):
             acts("rollback", SERVICE)
     return counted.parts
+
+
+def _train(place: Place) -> None:
+    """Train the tiny model with the image of the recipe."""
+    fleet = inventory.load(place.inventory)
+    tag = make_order(load_recipe(str(place.recipe), fleet), fleet).tag
+    script = (shipped.directory("templates") / "demo/tiny_model.py").read_bytes()
+    owner = f"{os.getuid()}:{os.getgid()}"
+    with connect(fleet) as connected, progress() as report:
+        report(Event(NODE, f"training {scene.TINY_MODEL}"))
+        connected.member(NODE).node.run(scene.train(tag, script, place.models, owner))
+    for file in (place.models / scene.TINY_MODEL).iterdir():
+        file.chmod(0o644)  # safetensors writes 0600; the engine is another user
 
 
 def _remove(place: Place, *, json: bool) -> None:
@@ -290,9 +315,10 @@ def _further(
     """Return commands for the last screen, by topic."""
     if not keep:
         caches = [item.why.partition(";")[0] for item in kept if item.kind == "build cache"]
-        stays = [("docker builder prune", f"Docker's build cache stays: {cache}") for cache in caches]
         return {
-            "Removed: containers, images, volumes, firewall table and files of the demonstration": stays,
+            "Removed: containers, images, volumes, firewall table and files": [
+                ("docker builder prune", f"Docker's build cache stays, for the next demo: {cache}") for cache in caches
+            ],
             "Try next": [
                 ("sparkops demo --keep", "the same, and it stays, to try commands on it"),
                 ("sparkops init ADDRESS...", "an inventory of your Sparks, by their addresses"),
@@ -304,11 +330,11 @@ def _further(
     url = f"http://127.0.0.1:{ports.first}/v1/chat/completions"
     return {
         "Try next": [
-            (f"export SPARKOPS_INVENTORY={quote(str(place.inventory))}", ""),
+            (f"export SPARKOPS_INVENTORY={quote(str(place.inventory))}", "let sparkops use the demonstration"),
             ("sparkops status", "what runs where"),
-            (f"sparkops deploy {recipe} --set {engine.second} --dry-run", "every effect of a swap, with its command"),
             (f"sparkops history {SERVICE}", "every step of the swap and the rollback"),
-            (f"curl {url} -H 'Content-Type: application/json' -d {quote(body)}", ""),
+            (f"sparkops deploy {recipe} --set {engine.second} --dry-run", "every effect of a swap, with its command"),
+            (f"curl {url} -H 'Content-Type: application/json' -d {quote(body)}", "a question through the gateway"),
         ],
         "Remove": [(REMOVE, "containers, images, volumes, firewall table and files")],
     }

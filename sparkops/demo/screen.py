@@ -9,6 +9,8 @@ from itertools import pairwise
 from sparkops.traffic.report import TrafficReport
 
 ALL = "in all"
+BESIDE = 40
+"""Characters of the longest command that has its purpose on its own line."""
 STREAM = "stream "
 """Start of the reason of a failed stream (RequestRecord.reason)."""
 
@@ -85,35 +87,38 @@ def opening(shown: Opening) -> Iterator[str]:
 
 def ending(result: DemoResult, further: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
     """Yield the last screen. `further`: commands and their purpose by topic, such as what to try."""
-    yield from _story(result)
-    yield ""
-    yield from _table(result)
-    for failure in result.total.examples:
-        yield f"  lost: {failure.reason}: {failure.detail}"
-    if result.began:
-        yield ""
-        parts = ", ".join(f"{title} {seconds:.0f} s" for title, seconds in result.seconds.items())
-        yield f"{result.began[-1][1] - result.began[0][1]:.0f} s: {parts}"
-    for topic, commands in further.items():
-        yield ""
-        yield topic
-        width = max((len(command) for command, purpose in commands if purpose), default=0)
-        yield from (f"  {command:<{width}}  {purpose}".rstrip() for command, purpose in commands)
-
-
-def _story(result: DemoResult) -> Iterator[str]:
     total, names = result.total, result.releases
     sent = total.shorts + total.streams
+    yield f"Lost: {total.lost} of {sent} requests, {result.lost_streams} of the {total.streams} streams among them"
     if len(names) > 1:
-        yield f"{result.engine}: release {names[0]} served {result.service}."
-        yield f"Release {names[1]} replaced it while clients sent requests, then a rollback returned to {names[0]}."
-    yield f"{total.lost} of {sent} requests were lost, {result.lost_streams} of {total.streams} streams among them."
+        old, new, engine = names[0], names[1], result.engine
+        yield f"{engine}: release {new} replaced {old} while clients sent requests; a rollback returned to {old}."
+    yield ""
+    yield from _table(result)
+    for failure in total.examples:
+        yield f"lost: {failure.reason}: {failure.detail}"
+    if seconds := result.seconds:
+        parts = ", ".join(f"{title} {part:.0f} s" for title, part in seconds.items())
+        yield f"\n{sum(seconds.values()):.0f} s: {parts}"
+    for topic, commands in further.items():
+        yield f"\n{topic}"
+        yield from _commands(commands)
+
+
+def _commands(commands: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield commands with their purpose beside them, that of a long one above it."""
+    width = max((len(command) for command, _ in commands if len(command) <= BESIDE), default=0)
+    for command, purpose in commands:
+        if len(command) <= BESIDE:
+            yield f"  {command:<{width}}  {purpose}".rstrip()
+        else:
+            yield from (f"  # {purpose}", f"  {command}")
 
 
 def _table(result: DemoResult) -> Iterator[str]:
-    yield f"{'':<18}{'answered':>10}{'lost':>6}{'of them streams':>17}{'longest wait':>14}"
+    """Yield the figures by part. A wait is a time in which no short request was answered."""
+    width = max(map(len, result.parts))
+    yield f"{'':<{width}}  requests  streams  lost  longest wait"
     for name, report in result.parts.items():
-        gap = f"{report.longest_gap_s:.1f} s"
-        yield f"{name:<18}{report.good:>10}{report.lost:>6}{report.streams:>17}{gap:>14}"
-    for name, count in result.total.releases.items():
-        yield f"{'answered by':<18}{count:>10}      {name}"
+        sent, wait = report.shorts + report.streams, f"{report.longest_gap_s:.1f} s"
+        yield f"{name:<{width}}  {sent:>8}  {report.streams:>7}  {report.lost:>4}  {wait:>12}"
