@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -44,6 +44,8 @@ from sparkops.traffic.generator import Traffic
 
 VOLUME_NAMES = Command(("docker", "volume", "ls", "--quiet"), timeout_s=60.0)
 INTERRUPTED = 130
+Key = tuple[str, str, str]
+"""The key of a removal."""
 
 
 def demo(
@@ -109,9 +111,37 @@ class Place:
         return self.directory / "models"
 
     @property
-    def spared(self) -> Path:
-        """File with what this machine had of sparkops before, which stays."""
-        return self.directory / "spared.json"
+    def before(self) -> Path:
+        """File with what this machine had before, which stays."""
+        return self.directory / "before.json"
+
+    def make(self, spared: Sequence[Key], files: Mapping[Path, str]) -> None:
+        """Make the directory with its files. `spared`: what this machine has of sparkops. Raises UsageError."""
+        missing = [parent for parent in (self.directory, *self.directory.parents) if not parent.exists()]
+        before = {"spared": spared, "missing": [str(parent) for parent in missing]}
+        for file, text in {self.before: json_.dumps(before), **files}.items():
+            write(file, text)
+        self.models.mkdir()
+
+    def spared(self) -> Collection[Key]:
+        """Return the keys of what this machine had of sparkops before."""
+        return [(node, kind, name) for node, kind, name in self._read()["spared"]]
+
+    def remove(self) -> None:
+        """Remove the directory, and those above it that it has made, unless something else is there now."""
+        _, *parents = self._read()["missing"]
+        rmtree(self.directory)
+        with suppress(OSError):
+            for parent in parents:
+                Path(parent).rmdir()
+
+    def _read(self) -> Mapping[str, Any]:
+        try:
+            before: Mapping[str, Any] = json_.loads(self.before.read_text())
+        except (OSError, ValueError) as error:
+            step = f"Remove what `docker ps --all` shows of it, and {self.directory}."
+            raise SparkopsError(f"{self.before}: cannot be read: {error}", next_step=step) from None
+        return before
 
 
 def _directory() -> Path:
@@ -182,10 +212,8 @@ def _run(
     build = _build_settings(context.obj.inventory)
     with _member(place) as member:
         spared = [removal.key for removal in plan(read(member), Extent()).removals]
-    write(place.inventory, scene.inventory(ports, place.directory, build))
-    write(place.recipe, scene.recipe(engine, ports))
-    write(place.spared, json_.dumps(spared))
-    place.models.mkdir()
+    texts = {place.inventory: scene.inventory(ports, place.directory, build), place.recipe: scene.recipe(engine, ports)}
+    place.make(spared, texts)
     kept: Sequence[Kept] = ()
     acts = Acts(context, place)
     try:
@@ -276,37 +304,28 @@ def _remove(place: Place, *, json: bool) -> None:
     """Remove a demonstration that was kept or has ended early. Raises PlanRefused for the guard of a fleet."""
     with _member(place) as member:
         guard = member.engine.container(places.CONTAINER)
-    if problem := foreign(guard["Config"]["Labels"] if guard else None):
-        raise problem
     exists = place.directory.exists()
-    if exists or guard:
+    if problem := foreign(guard["Config"]["Labels"] if guard else None, exists=exists):
+        raise problem
+    if exists:
         _discard(place)
-    say("removed" if exists or guard else "no demonstration on this machine: nothing to do", fg="green")
+    say("removed" if exists else "no demonstration on this machine: nothing to do", fg="green")
     if json:
-        data_json({"removed": bool(exists or guard)})
+        data_json({"removed": exists})
 
 
 def _discard(place: Place) -> Sequence[Kept]:
     """Remove everything of the demonstration; return what stays. Raises SparkopsError, and its directory stays too."""
     try:
         with _member(place) as member, progress() as report:
-            _, kept = discard(member, report, _spared(place))
-        if place.directory.exists():
-            rmtree(place.directory)
+            _, kept = discard(member, report, place.spared())
+        place.remove()
     except (SparkopsError, OSError, KeyboardInterrupt) as error:
         say(f"the demonstration was not removed completely; to retry: {REMOVE}", fg="red")
         if isinstance(error, OSError):
             raise SparkopsError(f"{error.filename}: cannot be removed: {error.strerror}", next_step=REMOVE) from None
         raise
     return kept
-
-
-def _spared(place: Place) -> Collection[tuple[str, str, str]]:
-    """Return the keys of what this machine had of sparkops before; none without the file."""
-    try:
-        return [(node, kind, name) for node, kind, name in json_.loads(place.spared.read_text())]
-    except FileNotFoundError:
-        return ()
 
 
 def _further(

@@ -72,10 +72,14 @@ def _clash(machine: MachineFacts, ports: Ports) -> bool:
     return any(port in machine.listening for port in ports.words)
 
 
-def foreign(labels: Mapping[str, str] | None) -> SparkopsError | None:
-    """Return why nothing may be removed: the guard on this machine is that of a fleet. `labels`: of its container."""
-    node = NODE if labels is None else labels.get(NODE_LABEL, "")
-    if node == NODE:
+def foreign(labels: Mapping[str, str] | None, *, exists: bool) -> SparkopsError | None:
+    """Return why nothing may be removed: the guard on this machine is that of a fleet.
+
+    `labels`: of its container. `exists`: whether there is the directory of a demonstration, which a fleet with a node
+    of the same name does not have.
+    """
+    if labels is None or (exists and labels.get(NODE_LABEL) == NODE):
         return None
-    problem = f"the guard on this machine is that of node {node} of a fleet, not of a demonstration"
+    node = labels.get(NODE_LABEL, "")
+    problem = f"the guard on this machine is that of node {node} of a fleet, not of a demonstration of this user"
     return PlanRefused(problem, next_step=f"sparkops uninstall {node}, with the inventory of that fleet")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sparkops.command import Command
 from sparkops.docker import places
-from sparkops.docker.commands import kill, model_dir
+from sparkops.docker.commands import model_dir, stop
 from sparkops.errors import NeedsOperator, NodeError, NotReady, SparkopsError, joined
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
@@ -172,12 +172,10 @@ def discard(
     """
     removed: list[Removal] = []
     errors: list[SparkopsError] = []
-    _remove(
-        member, [due for due in _due(member, spared).removals if due.name in set(agents())], report, removed, errors
-    )
+    programs = [due for due in _due(member, spared).removals if due.kind == "container" and due.name in set(agents())]
+    _remove(member, programs, report, removed, errors)
     for engine in [] if errors else read(member).stored.engines:  # else a guard may still start engines
-        if engine.container.running:
-            member.node.run(kill(engine.container.name))
+        member.node.run(stop(engine.container.name, grace_s=1))
     planned = _due(member, spared)
     _remove(member, () if errors else planned.removals, report, removed, errors)
     if errors:
@@ -186,6 +184,7 @@ def discard(
 
 
 def _due(member: Member, spared: Collection[tuple[str, str, str]]) -> Uninstall:
+    """Return the plan without what is spared."""
     planned = plan(read(member), Extent())
     return replace(planned, removals=tuple(due for due in planned.removals if due.key not in spared))
 
