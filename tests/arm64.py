@@ -27,12 +27,12 @@ from sparkops.images import gate
 from sparkops.images.build import build_on_all
 from sparkops.images.gate import GateVerdict, ImageFacts
 from sparkops.nodes.connected import connect
+from sparkops.traffic.report import TrafficReport
 from tests.fleet import emulation, images
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import say
-from tests.load.report import Report
 from tests.real.program import Cli, Ran
 from tests.real.service import Service, with_gateway, write_inventory
 from tests.wheels import remote
@@ -167,7 +167,7 @@ def must(ran: Ran) -> None:
         sys.exit(ran.err)
 
 
-def clean(load: Report) -> str:
+def clean(load: TrafficReport) -> str:
     """Return the figures of a load. Ends the program if a request failed."""
     if not load.clean:
         sys.exit(str(load))

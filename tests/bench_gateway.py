@@ -29,10 +29,10 @@ from sparkops.gateway.image import Service
 from sparkops.names import Slot
 from sparkops.nodes.connected import connect
 from sparkops.swap.effects import RequestHold
+from sparkops.traffic.report import quantile
 from tests.fleet import shell
 from tests.fleet.fleet import Fleet
 from tests.gateway.live import ENGINES, METRICS, Live, wait_for
-from tests.load.report import quantile
 
 ONE, FIRST = 9380, 9400
 SERVICES = [Service(f"chat-{number}", FIRST + 10 * number) for number in range(10)]

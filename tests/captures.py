@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from sparkops.traffic.report import TrafficReport
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.load.report import Report
 from tests.real.service import Service, with_gateway
 from tests.terminal import terminal
 
@@ -80,7 +80,7 @@ class Lines:
                 self.add(line.rstrip())
 
 
-def answered(report: Report) -> tuple[str, ...]:
+def answered(report: TrafficReport) -> tuple[str, ...]:
     """Return the lines that count the requests of a load."""
     failed = report.refusals + sum(report.failures.values())
     requests = f"{report.shorts} short requests and {report.streams} streams ran meanwhile through the gateway:"

@@ -9,10 +9,11 @@ import tarfile
 from pathlib import Path
 
 from sparkops.command import Command, quote
+from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.nodes.connect import Connector
 
-TRAINER = Path(__file__).parent / "tiny_model.py"
+TRAINER = shipped.directory("templates") / "demo/tiny_model.py"
 INSIDE = 'cat > /tmp/train.py && python /tmp/train.py "$@" /tmp/model >&2 && tar -C /tmp/model -cf - .'
 
 

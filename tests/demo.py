@@ -19,10 +19,10 @@ import requests
 
 from sparkops.config import inventory
 from sparkops.errors import PlanRefused
+from sparkops.traffic.generator import Traffic
+from sparkops.traffic.report import TrafficReport
 from tests import checkpoints
 from tests.fleet.fleet import Fleet as TestFleet
-from tests.load import Load
-from tests.load.report import Report
 from tests.real.service import GATEWAY, write_inventory
 
 RECIPE = "tests/tiny-demo.yaml"
@@ -118,10 +118,10 @@ def first(story: Story) -> None:
         sys.exit(code)
 
 
-def swap_and_return(story: Story, url: str) -> dict[str, Report]:
+def swap_and_return(story: Story, url: str) -> dict[str, TrafficReport]:
     """Replace the release and go back while requests run. Returns what became of them, by part."""
-    counted: dict[str, Report] = {}
-    with Load(url, SERVICE, **LOAD) as load:  # type: ignore[arg-type]
+    counted: dict[str, TrafficReport] = {}
+    with Traffic(url, SERVICE, **LOAD) as load:  # type: ignore[arg-type]
         load.wait_for(5, 60)
         story.part("a second release replaces it on node-1, while requests and streams run through the gateway")
         with window(load, counted, "swap"):
@@ -134,7 +134,7 @@ def swap_and_return(story: Story, url: str) -> dict[str, Report]:
 
 
 @contextmanager
-def window(load: Load, counted: dict[str, Report], name: str) -> Iterator[None]:
+def window(load: Traffic, counted: dict[str, TrafficReport], name: str) -> Iterator[None]:
     """Count the requests of a part, until ten more have been answered after it."""
     began_s = time.monotonic()
     yield
@@ -150,12 +150,12 @@ def ask(url: str, model: str) -> str:
     return str(reply.json()["choices"][0]["message"]["content"])
 
 
-def failed(report: Report) -> int:
+def failed(report: TrafficReport) -> int:
     """Requests that got no whole and right answer, refusals included."""
     return report.refusals + sum(report.failures.values())
 
 
-def requests_lines(counted: dict[str, Report]) -> Iterator[str]:
+def requests_lines(counted: dict[str, TrafficReport]) -> Iterator[str]:
     """Yield how many requests were answered and failed, and which release answered."""
     yield "requests through the gateway"
     for name, report in counted.items():

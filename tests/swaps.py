@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from sparkops.traffic.generator import Traffic
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.shell import FleetError
-from tests.load import Load
 from tests.real.program import Cli
 from tests.real.service import GATEWAY, QUICK, Service, with_gateway
 
@@ -79,7 +79,7 @@ def _service(cli: Cli, nodes: RealFleet, name: str, port: int) -> Service:
     return Service(cli, nodes, name=name, port=port, settings={**QUICK, **own})
 
 
-def _measure(swapped: Service, other: Service, load: Load, count: int) -> int:
+def _measure(swapped: Service, other: Service, load: Traffic, count: int) -> int:
     load.wait_for(50, 60)
     began = time.monotonic()
     time.sleep(REST_S)
@@ -95,7 +95,7 @@ def _measure(swapped: Service, other: Service, load: Load, count: int) -> int:
     return int(bool(failed or failed_beside) or not whole.clean)
 
 
-def _swap(service: Service, load: Load, count: int) -> tuple[float, int]:
+def _swap(service: Service, load: Traffic, count: int) -> tuple[float, int]:
     """The median of the load's p99 in seconds over so many swaps, and how many failed."""
     p99s_s, failed = [], 0
     for number in range(count):

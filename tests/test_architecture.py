@@ -12,7 +12,7 @@ PACKAGE = ROOT / "sparkops"
 FILES = sorted(PACKAGE.rglob("*.py"))
 NODES = {file: list(ast.walk(ast.parse(file.read_text()))) for file in FILES}
 
-IO_PACKAGES = {"subprocess", "socket", "paramiko", "docker", "requests", "urllib3", "tenacity"}
+IO_PACKAGES = {"asyncio", "subprocess", "socket", "paramiko", "docker", "requests", "urllib3", "tenacity"}
 PURE = (
     *("__future__.", "collections.abc.", "dataclasses.", "enum.", "json", "math.", "typing.", "pydantic."),
     *("sparkops.swap.", "sparkops.names.", "sparkops.errors."),
@@ -62,6 +62,7 @@ REACHING = {
     "status.node_survey",
     "status.read",
     "status.unused",
+    "traffic",
     "transfer.rendezvous",
     "transfer.transfer",
     "weights.models",

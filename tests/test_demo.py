@@ -11,15 +11,18 @@ from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
 from sparkops.release import Release
 from sparkops.render.context import build_context
+from sparkops.traffic.record import RequestRecord
+from sparkops.traffic.report import TrafficReport, report
 from tests import demo
 from tests.examples import INPUTS
-from tests.load.record import Record
-from tests.load.report import Report, report
 
 OLD, NEW = "tiny-demo-0123456789", "tiny-demo-abcdef0123"
-GOOD = [Record("short", "fresh", 0.0, 1.0, 200, release=OLD), Record("stream", "kept", 0.5, 3.0, 200, release=NEW)]
-CUT = Record("stream", "kept", 2.0, 2.5, 200, "cut", "the connection ended inside an answer")
-REFUSED = Record("short", "kept", 3.0, 3.1, 503, "status", retry_after="5", openai_error=True)
+GOOD = [
+    RequestRecord("short", "fresh", 0.0, 1.0, 200, release=OLD),
+    RequestRecord("stream", "kept", 0.5, 3.0, 200, release=NEW),
+]
+CUT = RequestRecord("stream", "kept", 2.0, 2.5, 200, "cut", "the connection ended inside an answer")
+REFUSED = RequestRecord("short", "kept", 3.0, 3.1, 503, "status", retry_after="5", openai_error=True)
 
 
 def loaded(argv: tuple[str, ...]) -> Recipe:
@@ -28,7 +31,7 @@ def loaded(argv: tuple[str, ...]) -> Recipe:
     return recipe.load(demo.ROOT / argv[1], None, changes)
 
 
-def counted(*records: Record) -> dict[str, Report]:
+def counted(*records: RequestRecord) -> dict[str, TrafficReport]:
     return {"swap": report(GOOD), "all": report([*GOOD, *records])}
 
 
@@ -60,7 +63,7 @@ def test_the_end_counts_requests_by_part_and_by_release() -> None:
 
 
 @pytest.mark.parametrize(("record", "reason"), [(CUT, "stream: stream cut"), (REFUSED, "")])
-def test_a_request_without_a_whole_and_right_answer_has_failed(record: Record, reason: str) -> None:
+def test_a_request_without_a_whole_and_right_answer_has_failed(record: RequestRecord, reason: str) -> None:
     lines = "\n".join(demo.requests_lines(counted(record)))
 
     assert demo.failed(report([*GOOD, record])) == 1

@@ -63,6 +63,7 @@ class Verb:
 
 GROUPS: Mapping[str, Mapping[str, Verb]] = {
     "Start": {
+        "demo": Verb("demo", "demo", "Try a swap under load on this machine"),
         "init": Verb("init", "init", "Create an inventory file"),
         "trust": Verb("trust", "trust", "Pin the nodes' SSH host keys"),
         "doctor": Verb("doctor", "doctor", "Check nodes and their network"),

@@ -183,15 +183,8 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
         problem = f"locked for {order.machine}, the node is {facts.arch}"
         step = f"sparkops lock {order.name} --node {node} --update"
         return NotReady(node, f"{order.name}.lock: {problem}", next_step=step)
-    if int(engine.split(".", maxsplit=1)[0]) < OLDEST_ENGINE:
-        return NotReady(
-            node,
-            f"Docker Engine {engine} is too old: expected {OLDEST_ENGINE} or newer",
-            next_step="Install a current Docker Engine.",
-        )
-    if not facts.buildkit:
-        step = "Install the buildx plugin (package docker-buildx or docker-buildx-plugin)."
-        return NotReady(node, "docker has no BuildKit: the buildx plugin is missing", next_step=step)
+    if problem := without_buildkit(node, facts, engine):
+        return problem
     if free is not None and free < need:
         key = f" ({order.disk_key})" if order.disk_key else ""
         problem = f"{free:.1f} GiB free on Docker's disk, {need:g} GiB needed{key}"
@@ -262,3 +255,14 @@ def _pass_gate(
         problem = "\n".join(["the image differs from the recipe:", *wrong])
         raise ImageRejected(member.name, problem, verdicts=[asdict(verdict) for verdict in verdicts])
     return verdicts, order.gate.labels(printed)
+
+
+def without_buildkit(node: str, facts: host.HostFacts, engine: str) -> NotReady | None:
+    """Return why `node` cannot build anything; None if it can. `engine` is the version of its Docker Engine."""
+    if int(engine.split(".", maxsplit=1)[0]) < OLDEST_ENGINE:
+        problem = f"Docker Engine {engine} is too old: expected {OLDEST_ENGINE} or newer"
+        return NotReady(node, problem, next_step="Install a current Docker Engine.")
+    if not facts.buildkit:
+        step = "Install the buildx plugin (package docker-buildx or docker-buildx-plugin)."
+        return NotReady(node, "docker has no BuildKit: the buildx plugin is missing", next_step=step)
+    return None

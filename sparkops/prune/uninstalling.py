@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkops.command import Command
 from sparkops.docker import places
-from sparkops.docker.commands import model_dir
+from sparkops.docker.commands import model_dir, stop
 from sparkops.errors import NeedsOperator, NodeError, NotReady, SparkopsError, joined
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
@@ -20,7 +20,7 @@ from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.host import GIB
 from sparkops.nodes.progress import Event, OnEvent
-from sparkops.prune.plan import Removal
+from sparkops.prune.plan import Kept, Removal
 from sparkops.prune.retention import IMAGE
 from sparkops.prune.run import read_disk
 from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
@@ -61,7 +61,7 @@ def prepare(target: Target) -> Uninstall:
     leader = target.leader
     if leader is not None:
         membership.require_leader(target.connected, leader.name)
-    installed = _installed(target.member)
+    installed = read(target.member)
     uses = _uses(target, installed, leader)
     if problems := list(refusals(installed, uses, target.without)):
         raise joined(problems)
@@ -69,7 +69,7 @@ def prepare(target: Target) -> Uninstall:
     return plan(installed, target.extent, dismissing, uses)
 
 
-def _installed(member: Member) -> Installed:
+def read(member: Member) -> Installed:
     """Read everything of sparkops on a node. Raises NodeError."""
     found = {name: facts for name in agents() if (facts := member.engine.container(name)) is not None}
     stored = read_disk(member, [facts["Id"] for facts in found.values()])
@@ -160,6 +160,33 @@ def run(target: Target, planned: Uninstall, report: OnEvent, wait_s: float = 0.0
     if errors:
         raise joined(errors)
     return tuple(removed)
+
+
+def discard(
+    member: Member, report: OnEvent, spared: Collection[tuple[str, str, str]] = ()
+) -> tuple[tuple[Removal, ...], tuple[Kept, ...]]:
+    """Remove everything of sparkops from a node without a fleet, running engines too. Returns what went and stayed.
+
+    Asks no guard: it may be the part that does not work. `spared`: keys of removals that stay, such as images that an
+    earlier plan had. A failed removal stops no other; it is raised at the end.
+    """
+    removed: list[Removal] = []
+    errors: list[SparkopsError] = []
+    programs = [due for due in _due(member, spared).removals if due.kind == "container" and due.name in set(agents())]
+    _remove(member, programs, report, removed, errors)
+    for engine in [] if errors else read(member).stored.engines:  # else a guard may still start engines
+        member.node.run(stop(engine.container.name, grace_s=1))
+    planned = _due(member, spared)
+    _remove(member, () if errors else planned.removals, report, removed, errors)
+    if errors:
+        raise joined(errors)
+    return tuple(removed), planned.kept
+
+
+def _due(member: Member, spared: Collection[tuple[str, str, str]]) -> Uninstall:
+    """Return the plan without what is spared."""
+    planned = plan(read(member), Extent())
+    return replace(planned, removals=tuple(due for due in planned.removals if due.key not in spared))
 
 
 def _remove(

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from sparkops.names import Slot
+from sparkops.traffic.generator import Traffic
+from sparkops.traffic.record import RequestRecord
 from tests.gateway.live import RELEASES, Live, wait_for
-from tests.load.load import Load
-from tests.load.record import Record
 
 pytestmark = pytest.mark.fleet
 
@@ -22,7 +22,7 @@ STREAMS = 20
 @pytest.mark.timeout(900)
 def test_twenty_switches_under_load_lose_nothing(live: Live) -> None:
     switched: list[tuple[float, Slot, float]] = []
-    with Load(live.url, "chat", streams=STREAMS, rate=200.0, stream_tokens=60) as load:
+    with Traffic(live.url, "chat", streams=STREAMS, rate=200.0, stream_tokens=60) as load:
         load.wait_for(400)
         rest = load.report()
         for number in range(SWITCHES):
@@ -45,7 +45,7 @@ def test_twenty_switches_under_load_lose_nothing(live: Live) -> None:
     wait_for("drained", lambda: live.slot(Slot.BLUE).sessions + live.slot(Slot.GREEN).sessions == 0)
 
 
-def _late(record: Record, switched: list[tuple[float, Slot, float]]) -> bool:
+def _late(record: RequestRecord, switched: list[tuple[float, Slot, float]]) -> bool:
     """Whether a request began after a switch had returned, was answered before the next began, and by the old slot."""
     answered = record.start + (record.first_s or record.latency_s)
     for (end, slot, _), following in zip(switched, [*switched[1:], None], strict=True):

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import requests
 
+from sparkops.traffic.generator import Traffic
 from tests.gpu.evidence import Evidence
-from tests.load import Load
 from tests.real.program import Cli, Ran
 from tests.real.service import wait_for
 
@@ -131,9 +131,9 @@ class Lab:
         return release
 
     @contextmanager
-    def loaded(self, title: str, **more: Any) -> Iterator[Load]:
+    def loaded(self, title: str, **more: Any) -> Iterator[Traffic]:
         """Requests and streams meanwhile, none of which may fail."""
-        with Load(self.url, self.service, **{**LOAD, **more}) as load:
+        with Traffic(self.url, self.service, **{**LOAD, **more}) as load:
             load.wait_for(10, 60)
             yield load
             load.wait_for(load.report().good + 20, 60)

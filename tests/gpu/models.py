@@ -9,9 +9,10 @@ from sparkops.command import Command
 from sparkops.config.inventory import Fleet
 from sparkops.docker.commands import gpu, model_dir
 from sparkops.nodes.connect import Connector
+from tests.checkpoints import TRAINER
 
 HERE = Path(__file__).parent
-PROGRAMS = {"tiny_model.py": HERE.parent / "tiny_model.py", "quantize.py": HERE / "quantize.py"}
+PROGRAMS = {"tiny_model.py": TRAINER, "quantize.py": HERE / "quantize.py"}
 UNPACK = """import json, pathlib, runpy, sys
 for name, text in json.load(sys.stdin).items():
     pathlib.Path("/tmp", name).write_text(text)

@@ -153,4 +153,4 @@ TINY: Config = {
     "num_key_value_heads": 2,
     "head_dim": 32,
 }
-"""The tiny Qwen3 of this project's tests: tests/tiny_model.py."""
+"""The tiny Qwen3 of this project's tests: templates/demo/tiny_model.py."""

@@ -20,9 +20,9 @@ from typing import Any
 from sparkops.config import inventory
 from sparkops.guard_client import engine_spec
 from sparkops.swap.model import Deployment, Phase
+from sparkops.traffic.generator import Traffic
 from tests import checkpoints
 from tests.fleet.fleet import Fleet
-from tests.load import Load
 from tests.real.endings import at
 from tests.real.program import Cli, Ran
 from tests.real.service import GATEWAY, Service, wait_for, write_inventory
@@ -102,7 +102,7 @@ class Trial:
         return {"tiny-qwen3": "tiny-other"}.get(path, "tiny-qwen3")
 
     @contextmanager
-    def load(self) -> Iterator[Load]:
+    def load(self) -> Iterator[Traffic]:
         """Requests and streams through the gateway, meanwhile."""
         with self.pair.load(**GENTLE) as load:
             load.wait_for(5, 120)

@@ -20,9 +20,9 @@ from sparkops.gateway.facts import ServiceFacts
 from sparkops.guard_client import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
+from sparkops.traffic.generator import Traffic
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.shell import FleetError
-from tests.load import Load
 from tests.real.program import Cli, Ran
 
 SERVICES = "/var/lib/docker/volumes/sparkops-state/_data/v2/services"
@@ -75,9 +75,11 @@ class Service:
         """Where clients call it."""
         return f"http://{self.nodes.node(GATEWAY).address}:{self.port}"
 
-    def load(self, rate: float = 30, streams: int = 4, **more: Any) -> Load:
+    def load(self, rate: float = 30, streams: int = 4, **more: Any) -> Traffic:
         """A load through the gateway."""
-        return Load(self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, "stream_tokens": 400, **more})
+        return Traffic(
+            self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, "stream_tokens": 400, **more}
+        )
 
     def state(self, node: str = GATEWAY) -> Any:
         """What the guard of a node says of it."""
@@ -175,7 +177,7 @@ def unused() -> str:
     return f"of-{uuid4().hex[:8]}"
 
 
-def nothing_failed(load: Load) -> None:
+def nothing_failed(load: Traffic) -> None:
     """Holds that a load, of which there was enough, had only good answers."""
     report = load.report()
     assert report.failures == {}, report.examples

@@ -1,4 +1,4 @@
-"""The process that makes the load. It writes a line for each request and ends by itself."""
+"""The process that sends the requests. It writes a line for each of them and ends by itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-from tests.load.client import Connection, Failed, Head, Pauses, Pool, Target
-from tests.load.record import STOPPED, Record, write
+from sparkops.traffic.connection import Connection, ConnectionPool, Failed, Head, Pauses, ServerAddress
+from sparkops.traffic.record import STOPPED, RequestRecord, write
 
 PATH = "/v1/chat/completions"
 DONE = b"data: [DONE]"
@@ -22,8 +22,8 @@ MOST_OPEN = 200  # short requests at once, below the 256 connections that the ga
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The load: `rate` short requests a second and `streams` open streams, for `seconds` or `most` requests."""
+class TrafficSettings:
+    """`rate` short requests a second and `streams` open streams, for `seconds` or `most` requests."""
 
     base_url: str
     model: str
@@ -35,64 +35,63 @@ class Settings:
     """Share of the requests that open a connection of their own."""
     stream_tokens: int = 100
     stream_pause_s: float = 0.0
-    """How long each of the streams waits before it begins again: an engine on few cores does nothing else meanwhile."""
+    """Seconds between two streams of a client: on few cores, an engine does nothing else while it streams."""
     ask: str = "What is the capital of France?"
     expect: str = "Paris"
-    """What a short answer must contain; empty: anything."""
+    """Text that a short answer must contain; empty: any."""
     timeout_s: float = 60.0
     drain_s: float = 30.0
-    """How long requests may go on after the end before they are given up."""
+    """Seconds that open requests may take after the end."""
 
 
 @dataclass
 class Sent:
-    """A request under way: what its record will say."""
+    """An open request, and the fields of its record so far."""
 
     kind: Any
     fresh: bool
     start: float = field(default_factory=time.monotonic)
     outcome: dict[str, Any] = field(default_factory=dict)
 
-    def record(self) -> Record:
-        """The record, now that it has ended."""
+    def record(self) -> RequestRecord:
+        """Return the record of the ended request."""
         connection: Any = "fresh" if self.fresh else "kept"
-        return Record(self.kind, connection, self.start, time.monotonic(), **self.outcome)
+        return RequestRecord(self.kind, connection, self.start, time.monotonic(), **self.outcome)
 
-    def heard(self, head: Head) -> None:
-        """The head of an answer has come."""
+    def received(self, head: Head) -> None:
+        """Note status and headers of the answer."""
         named = {"release": "x-sparkops-release", "stand_in": "x-stand-in", "retry_after": "retry-after"}
         self.outcome["status"] = head.status
         self.outcome |= {key: head.headers[name] for key, name in named.items() if name in head.headers}
 
     def failed(self, kind: str, detail: str) -> None:
-        """It did not go well."""
+        """Note why it failed."""
         self.outcome |= {"error": kind, "detail": detail[:200]}
 
 
-class Worker:
-    """Makes the load until told to stop."""
+class Sender:
+    """Sends until it is told to stop."""
 
-    def __init__(self, settings: Settings, key: str, out: TextIO) -> None:
+    def __init__(self, settings: TrafficSettings, key: str, out: TextIO) -> None:
         self.settings = settings
-        self.target = Target.of(settings.base_url, key)
-        self.pool = Pool(self.target)
+        self.target = ServerAddress.of(settings.base_url, key)
+        self.pool = ConnectionPool(self.target)
         self.out = out
         self.sent = 0
         self.open: set[asyncio.Task[None]] = set()
         self.enough = asyncio.Event()
 
     async def run(self) -> None:
-        """The whole life."""
-        lives = (self._shorts(), *(self._streams() for _ in range(self.settings.streams)))
-        makers = [asyncio.create_task(life) for life in lives]
+        """Send until the end, then let open requests finish."""
+        loops = (self._shorts(), *(self._streams() for _ in range(self.settings.streams)))
+        tasks = [asyncio.create_task(loop) for loop in loops]
         flushing = asyncio.create_task(self._flush())
         try:
             async with asyncio.timeout(self.settings.seconds):
                 await self.enough.wait()
         except TimeoutError:
             self.enough.set()
-        under_way = [*makers, *self.open]
-        _, left = await asyncio.wait(under_way, timeout=self.settings.drain_s)
+        _, left = await asyncio.wait([*tasks, *self.open], timeout=self.settings.drain_s)
         for task in (*left, flushing):
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
@@ -124,8 +123,8 @@ class Worker:
     async def _streams(self) -> None:
         """Keep one stream open."""
         while not self.enough.is_set():
-            well = await self._stream(fresh=self._wants_fresh())
-            await asyncio.sleep(self.settings.stream_pause_s if well else 0.1)
+            succeeded = await self._stream(fresh=self._wants_fresh())
+            await asyncio.sleep(self.settings.stream_pause_s if succeeded else 0.1)
 
     def _wants_fresh(self) -> bool:
         self.sent += 1
@@ -151,13 +150,13 @@ class Worker:
         return await self._exchange(Sent("stream", fresh), self._request(fresh=fresh, **more))
 
     async def _exchange(self, sent: Sent, request: bytes) -> bool:
-        """Send a request, read its answer and write its record. Whether it went well."""
+        """Send a request, read its answer and write its record. Return whether it succeeded."""
         connection: Connection | None = None
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 connection = await self.pool.take(fresh=sent.fresh)
                 head = await connection.send(request)
-                sent.heard(head)
+                sent.received(head)
                 await self._read(sent, connection, head)
         except Failed as failed:
             sent.failed(failed.kind, failed.detail)
@@ -206,7 +205,7 @@ class Worker:
 
 
 def is_openai_error(body: bytes) -> bool:
-    """Whether a body is an error as OpenAI's clients read it."""
+    """Return whether a body is an error as OpenAI's clients read it."""
     try:
         error = json.loads(body)["error"]
         return isinstance(error["message"], str) and isinstance(error["type"], str)
@@ -214,20 +213,24 @@ def is_openai_error(body: bytes) -> bool:
         return False
 
 
-async def work(settings: Settings, key: str) -> None:
-    """Make the load until its end, or until stdin is closed: with the one who started it, the load ends too."""
-    worker = Worker(settings, key, sys.stdout)
+async def work(settings: TrafficSettings, key: str) -> None:
+    """Send until the end, or until stdin is closed: the traffic ends with the process that started it."""
+    sender = Sender(settings, key, sys.stdout)
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     watching = asyncio.create_task(reader.read())
-    watching.add_done_callback(lambda _: worker.enough.set())
-    await worker.run()
+    watching.add_done_callback(lambda _: sender.enough.set())
+    await sender.run()
     watching.cancel()
 
 
 def main() -> None:
-    """Read the settings from the first line of stdin, and work."""
+    """Read the settings from the first line of stdin, and send."""
     given = json.loads(sys.stdin.readline())
     secret = given.pop("key")
-    asyncio.run(work(Settings(**given), secret))
+    asyncio.run(work(TrafficSettings(**given), secret))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.load.record import Record, read, write
-from tests.load.report import quantile, report
+from sparkops.traffic.record import RequestRecord, read, write
+from sparkops.traffic.report import quantile, report
 
 
-def short(start: float, end: float, **more: Any) -> Record:
+def short(start: float, end: float, **more: Any) -> RequestRecord:
     """A short request."""
-    return Record("short", "kept", start, end, **{"status": 200, **more})
+    return RequestRecord("short", "kept", start, end, **{"status": 200, **more})
 
 
 REFUSED = {"status": 503, "error": "status"}
@@ -24,7 +24,9 @@ def test_a_record_is_the_same_after_it_was_written() -> None:
 
 
 def test_all_is_clean_when_all_was_answered() -> None:
-    figures = report([short(0, 0.1, release="a"), short(0.1, 0.4, release="b"), Record("stream", "fresh", 0, 2, 200)])
+    figures = report(
+        [short(0, 0.1, release="a"), short(0.1, 0.4, release="b"), RequestRecord("stream", "fresh", 0, 2, 200)]
+    )
     assert figures.clean
     assert (figures.shorts, figures.streams, figures.good, figures.releases) == (2, 1, 3, {"a": 1, "b": 1})
     assert [figures.p50_s, figures.p99_s] == pytest.approx([0.3, 0.3])
@@ -35,8 +37,8 @@ def test_failures_are_counted_by_their_reason_and_what_the_load_stopped_is_none(
         short(0, 1, status=0, error="refused"),
         short(0, 1, status=0, error="refused"),
         short(0, 1, status=502, error="status"),
-        Record("stream", "kept", 0, 1, 200, error="cut"),
-        Record("stream", "kept", 0, 1, 200, error="stopped"),
+        RequestRecord("stream", "kept", 0, 1, 200, error="cut"),
+        RequestRecord("stream", "kept", 0, 1, 200, error="stopped"),
     ]
     figures = report(records)
     assert figures.failures == {"short refused": 2, "short status 502": 1, "stream cut": 1}

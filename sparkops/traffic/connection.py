@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client. It never tries twice and hides nothing."""
+"""A small HTTP/1.1 client without retries: each failure of a request becomes visible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 
 class Failed(Exception):
-    """A request that did not come to its end. `kind` is one of the errors of a record."""
+    """A request that failed. `kind` is one of the errors of a record."""
 
     def __init__(self, kind: str, detail: str = "") -> None:
         super().__init__(kind, detail)
@@ -45,7 +45,7 @@ class Connection:
 
     @property
     def gone(self) -> bool:
-        """Whether the server has closed it already."""
+        """Whether the server has closed it."""
         return not self.reusable or self.reader.at_eof() or self.writer.is_closing()
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Connection:
         return Head(int(first.split(" ", 2)[1]), headers)
 
     async def parts(self, head: Head) -> AsyncIterator[bytes]:
-        """The body of an answer in the parts in which it comes. Raises Failed when it is cut."""
+        """Yield the body of an answer in parts, as it arrives. Raises Failed when it is cut."""
         try:
             if "chunked" in head.headers.get("transfer-encoding", ""):
                 async for part in self._chunks():
@@ -86,13 +86,13 @@ class Connection:
         await self.reader.readexactly(2)
 
     async def body(self, head: Head) -> bytes:
-        """The whole body of an answer. Raises Failed."""
+        """Return the whole body of an answer. Raises Failed."""
         return b"".join([part async for part in self.parts(head)])
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where requests go: the base URL of a service, such as http://127.0.0.1:8000."""
+class ServerAddress:
+    """The address of requests: the base URL of a service, such as http://127.0.0.1:8000."""
 
     host: str
     port: int
@@ -101,12 +101,12 @@ class Target:
 
     @classmethod
     def of(cls, base_url: str, key: str) -> Self:
-        """The target that a URL names."""
+        """Parse a URL."""
         url = urlsplit(base_url)
         return cls(url.hostname or "", url.port or 80, url.path.rstrip("/").removesuffix("/v1"), key)
 
     def post(self, path: str, body: bytes, *, close: bool) -> bytes:
-        """A request as bytes."""
+        """Return a request as bytes."""
         lines = (
             f"POST {self.prefix}{path} HTTP/1.1",
             f"host: {self.host}:{self.port}",
@@ -118,15 +118,15 @@ class Target:
         return "\r\n".join((*lines, "", "")).encode("latin-1") + body
 
 
-class Pool:
+class ConnectionPool:
     """Connections that are kept open between requests."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ServerAddress) -> None:
         self.target = target
         self.idle: list[Connection] = []
 
     async def take(self, *, fresh: bool) -> Connection:
-        """A connection; a new one if a fresh one is wanted or none is idle. Raises Failed."""
+        """Return an idle connection; a new one if `fresh` or if none is idle. Raises Failed."""
         while self.idle and not fresh:
             if not (kept := self.idle.pop()).gone:
                 return kept
@@ -141,14 +141,14 @@ class Pool:
             self.idle.append(connection)
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
         for connection in self.idle:
             connection.close()
 
 
 @dataclass
 class Pauses:
-    """When parts of a stream came."""
+    """Times of the parts of a stream."""
 
     start: float
     first_s: float = 0.0
@@ -156,7 +156,7 @@ class Pauses:
     last: float = 0.0
 
     def part(self) -> None:
-        """A part has come."""
+        """Note the arrival of a part."""
         now = time.monotonic()
         if not self.last:
             self.first_s = now - self.start

@@ -1,4 +1,4 @@
-"""What a load saw, in figures."""
+"""The figures of the requests of some time."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.load.record import STOPPED, Record
+from sparkops.traffic.record import STOPPED, RequestRecord
 
 Window = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Report:
-    """Figures over the requests that were under way in a window. Latencies are those of good short answers."""
+class TrafficReport:
+    """Figures over the requests that were open in a window. Latencies are those of good short answers."""
 
     shorts: int
     streams: int
     good: int
+    """Requests with a complete and correct answer, streams included."""
     refusals: int
     """Refusals as they are documented: 503, Retry-After and a body of OpenAI's shape."""
     failures: dict[str, int]
-    """Everything else that did not go well, by reason."""
-    examples: tuple[Record, ...]
+    """All other failures, by reason."""
+    examples: tuple[RequestRecord, ...]
     """The first failures."""
     rate: float
     """Good short answers per second."""
@@ -37,9 +38,14 @@ class Report:
     """Good answers by x-stand-in."""
 
     @property
+    def lost(self) -> int:
+        """Requests without a complete and correct answer, refusals included."""
+        return self.refusals + sum(self.failures.values())
+
+    @property
     def clean(self) -> bool:
-        """Whether every request was answered, whole and right."""
-        return not self.failures and not self.refusals
+        """Whether every request got a complete and correct answer."""
+        return not self.lost
 
     def __str__(self) -> str:
         failed = ", ".join(f"{count} {reason}" for reason, count in self.failures.items()) or "none"
@@ -54,8 +60,8 @@ class Report:
         )
 
 
-def report(records: Iterable[Record], window: Window | None = None) -> Report:
-    """The figures of all records, or of those under way in a window of the monotonic clock."""
+def report(records: Iterable[RequestRecord], window: Window | None = None) -> TrafficReport:
+    """Return the figures of all records, or of those open in a window of the monotonic clock."""
     counted = [record for record in within(records, window) if record.error != STOPPED]
     shorts = [record for record in counted if record.kind == "short"]
     good = [record for record in counted if record.ok]
@@ -63,7 +69,7 @@ def report(records: Iterable[Record], window: Window | None = None) -> Report:
     begin, end = window or span(counted)
     latencies = sorted(record.latency_s for record in shorts if record.ok)
     failed = [record for record in counted if not record.ok and not record.refused_well]
-    return Report(
+    return TrafficReport(
         shorts=len(shorts),
         streams=len(counted) - len(shorts),
         good=len(good),
@@ -79,13 +85,13 @@ def report(records: Iterable[Record], window: Window | None = None) -> Report:
     )
 
 
-def span(records: list[Record]) -> Window:
-    """From the first start to the last end."""
+def span(records: list[RequestRecord]) -> Window:
+    """Return the time from the first start to the last end."""
     return min((record.start for record in records), default=0.0), max((record.end for record in records), default=0.0)
 
 
-def within(records: Iterable[Record], window: Window | None) -> Iterable[Record]:
-    """The records of requests that were under way at any time of a window."""
+def within(records: Iterable[RequestRecord], window: Window | None) -> Iterable[RequestRecord]:
+    """Return the records of requests that were open at any time of a window."""
     if window is None:
         return records
     begin, end = window
@@ -93,7 +99,7 @@ def within(records: Iterable[Record], window: Window | None) -> Iterable[Record]
 
 
 def quantile(ordered: list[float], share: float) -> float:
-    """The value that `share` of the ordered values do not exceed; 0 of nothing."""
+    """Return the value that `share` of the ordered values do not exceed; 0 without values."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
 

@@ -1,25 +1,23 @@
-"""Make a load by hand: python -m tests.load http://127.0.0.1:8000 MODEL [--seconds 10] [--rate 200] [--streams 20]."""
+"""By hand: python -m tests.traffic http://127.0.0.1:8000 MODEL [--seconds 10] [--rate 200] [--streams 20]."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
-from tests.load import worker
-from tests.load.load import Load
+from sparkops.traffic.generator import Traffic
 
 
 def main() -> None:
     """Make the load, then print its report."""
-    parser = argparse.ArgumentParser(prog="python -m tests.load")
+    parser = argparse.ArgumentParser(prog="python -m tests.traffic")
     parser.add_argument("base_url")
     parser.add_argument("model")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--streams", type=int, default=20)
     parser.add_argument("--fresh", type=float, default=0.5)
-    load = Load(**vars(parser.parse_args()))
+    load = Traffic(**vars(parser.parse_args()))
     with load:
         while load.running:
             time.sleep(0.1)
@@ -27,7 +25,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["worker"]:
-        worker.main()
-    else:
-        main()
+    main()

@@ -1,4 +1,4 @@
-"""What became of one request."""
+"""The outcome of one request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STOPPED = "stopped"  # ended by the load itself: neither a success nor a failure
 
 
 @dataclass(frozen=True)
-class Record:
+class RequestRecord:
     """One request. Times are seconds of the monotonic clock, which all processes of a machine share."""
 
     kind: Literal["short", "stream"]
@@ -42,26 +42,26 @@ class Record:
 
     @property
     def ok(self) -> bool:
-        """Whether a whole and right answer came."""
+        """Whether a complete and correct answer came."""
         return not self.error
 
     @property
     def refused_well(self) -> bool:
-        """Whether it is the refusal that is documented for a service that nothing serves."""
+        """Whether it is the documented refusal of a service without a release."""
         return self.status == 503 and bool(self.retry_after) and self.openai_error
 
     @property
     def reason(self) -> str:
-        """Why it failed, in a few words."""
+        """The failure in a few words."""
         what = f"status {self.status}" if self.error == "status" else self.error
         return f"{self.kind} {what}"
 
 
-def write(record: Record) -> str:
-    """A record as a line."""
+def write(record: RequestRecord) -> str:
+    """Return a record as a line."""
     return json.dumps(astuple(record), separators=(",", ":")) + "\n"
 
 
-def read(lines: Iterable[str]) -> Iterator[Record]:
-    """The records of lines. The last line of a file that is being written may be half a line; it is left out."""
-    return (Record(*json.loads(line)) for line in lines if line.endswith("\n"))
+def read(lines: Iterable[str]) -> Iterator[RequestRecord]:
+    """Return the records of lines, without the incomplete last line of a file that is being written."""
+    return (RequestRecord(*json.loads(line)) for line in lines if line.endswith("\n"))

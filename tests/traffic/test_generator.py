@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.load import Load, Report
-from tests.load.worker import is_openai_error
+from sparkops.traffic.generator import Traffic
+from sparkops.traffic.report import TrafficReport
+from sparkops.traffic.sender import is_openai_error
 from tests.standin.program import Program, free_port
 
 NO_SERVER = b'{"error":{"message":"nothing serves stand-in","type":"service_unavailable","param":null,"code":503}}'
@@ -22,9 +23,9 @@ BROKEN = ("cut", "closed", "reset", "refused")
 CHUNKED = b"HTTP/1.1 200 OK\r\nx-sparkops-release: q-1\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
-def small(url: str, *, streams: int = 2, rate: float = 100.0, **more: Any) -> Load:
+def small(url: str, *, streams: int = 2, rate: float = 100.0, **more: Any) -> Traffic:
     """A load that ends soon."""
-    return Load(url, "stand-in", streams=streams, rate=rate, **{"seconds": 5.0, "drain_s": 2.0, **more})
+    return Traffic(url, "stand-in", streams=streams, rate=rate, **{"seconds": 5.0, "drain_s": 2.0, **more})
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def canned(answer: bytes) -> Iterator[str]:
         thread.join()
 
 
-def until(load: Load, shows: Callable[[Report], bool]) -> None:
+def until(load: Traffic, shows: Callable[[TrafficReport], bool]) -> None:
     """Wait until a report shows it. Raises AssertionError."""
     deadline = time.monotonic() + 60
     while not shows(load.report()):

@@ -1,0 +1,359 @@
+"""The verb demo."""
+
+from __future__ import annotations
+
+import json as json_
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from typing import Annotated, Any
+
+import typer
+
+from sparkops.cli.images import make_order
+from sparkops.cli.named import load_recipe
+from sparkops.cli.options import JSON, YES
+from sparkops.cli.progress import progress
+from sparkops.cli.terminal import confirm, data, data_json, say, write
+from sparkops.command import Command, quote
+from sparkops.config import inventory, shipped
+from sparkops.config.inventory import Build, NodeConfig
+from sparkops.demo import scene
+from sparkops.demo.counting import counting
+from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals
+from sparkops.demo.scene import NODE, PORT, SERVICE, STAND_IN, VLLM, DemoEngine, Ports
+from sparkops.demo.screen import DemoResult, Opening, ending, opening
+from sparkops.docker import places
+from sparkops.errors import Interrupted, SparkopsError, joined
+from sparkops.images.build import without_buildkit
+from sparkops.nodes import host
+from sparkops.nodes.connected import Member, connect
+from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.local import LocalNode
+from sparkops.nodes.progress import Event
+from sparkops.prune.plan import Kept
+from sparkops.prune.uninstall import VOLUMES, Extent, agents, plan
+from sparkops.prune.uninstalling import discard, read
+from sparkops.traffic.generator import Traffic
+
+VOLUME_NAMES = Command(("docker", "volume", "ls", "--quiet"), timeout_s=60.0)
+INTERRUPTED = 130
+Key = tuple[str, str, str]
+"""The key of a removal."""
+
+
+def demo(
+    context: typer.Context,
+    port: Annotated[
+        int, typer.Option(min=1024, max=65000, metavar="PORT", help="Port for clients; the next three are used too")
+    ] = PORT,
+    vllm: Annotated[bool, typer.Option("--vllm", help="Use the real vLLM on the CPU, with a tiny model")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the demonstration, to try commands on it")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove a kept or interrupted demonstration")] = False,
+    yes: YES = False,
+    json: JSON = False,
+) -> None:
+    """Try a swap under load on this machine
+
+    Needs Linux with Docker, no GPU and no inventory. Deploys a stand-in for vLLM, replaces it by another release while
+    clients send requests, rolls back, counts lost requests and removes what it has made. Prints first what will run
+    and with which rights, then asks. Of an inventory, only `build` (mirrors, certificates) is used.
+
+    Exit code 1 if a request was lost, 2 if the confirmation is denied, 5 if this machine is not suited or not free.
+
+    Example: sparkops demo --keep
+    """
+    place, engine, ports = Place(_directory()), VLLM if vllm else STAND_IN, Ports(port)
+    if remove:
+        _remove(place, json=json)
+        return
+    for line in opening(_opening(place, engine, ports, keep=keep)):
+        say(line)
+    with _member(place) as member:
+        facts = _facts(member)
+    if problems := list(refusals(facts, ports, place.directory, exists=place.directory.exists())):
+        raise joined(problems)
+    if not confirm("Run it?", yes=yes):
+        raise typer.Exit(2)
+    with _stoppable():
+        result, kept = _run(context, place, engine, ports, keep=keep)
+    if json:
+        data_json({**result.as_json(), "inventory": str(place.inventory) if keep else None, "kept": keep})
+    else:
+        say("")
+        data("\n".join(ending(result, _further(place, engine, ports, kept, keep=keep))))
+    if result.total.lost:
+        raise SparkopsError(f"{result.total.lost} requests were lost", next_step="Report it with the lines above.")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The directory of a demonstration, which exists as long as it does."""
+
+    directory: Path
+
+    @property
+    def inventory(self) -> Path:
+        return self.directory / "inventory.yaml"
+
+    @property
+    def recipe(self) -> Path:
+        return self.directory / f"{scene.RECIPE}.yaml"
+
+    @property
+    def models(self) -> Path:
+        return self.directory / "models"
+
+    @property
+    def before(self) -> Path:
+        """File with what this machine had before, which stays."""
+        return self.directory / "before.json"
+
+    def make(self, spared: Sequence[Key], files: Mapping[Path, str]) -> None:
+        """Make the directory with its files. `spared`: what this machine has of sparkops. Raises UsageError."""
+        missing = [parent for parent in (self.directory, *self.directory.parents) if not parent.exists()]
+        before = {"spared": spared, "missing": [str(parent) for parent in missing]}
+        for file, text in {self.before: json_.dumps(before), **files}.items():
+            write(file, text)
+        self.models.mkdir()
+
+    def spared(self) -> Collection[Key]:
+        """Return the keys of what this machine had of sparkops before."""
+        return [(node, kind, name) for node, kind, name in self._read()["spared"]]
+
+    def remove(self) -> None:
+        """Remove the directory, and those above it that it has made, unless something else is there now."""
+        _, *parents = self._read()["missing"]
+        rmtree(self.directory)
+        with suppress(OSError):
+            for parent in parents:
+                Path(parent).rmdir()
+
+    def _read(self) -> Mapping[str, Any]:
+        try:
+            before: Mapping[str, Any] = json_.loads(self.before.read_text())
+        except (OSError, ValueError) as error:
+            step = f"Remove what `docker ps --all` shows of it, and {self.directory}."
+            raise SparkopsError(f"{self.before}: cannot be read: {error}", next_step=step) from None
+        return before
+
+
+def _directory() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser().absolute() / "sparkops/demo"
+
+
+def _opening(place: Place, engine: DemoEngine, ports: Ports, *, keep: bool) -> Opening:
+    """Return the first lines."""
+    return Opening(
+        title="sparkops demo: replace a running LLM server while clients use it, and count lost requests",
+        steps=(
+            f"build the engine ({engine.words}), guard and gateway (HAProxy)",
+            "deploy a release behind the gateway, and send requests and streams to it",
+            "replace it by a second release under load, then roll back",
+            "print what was lost" + ("" if keep else ", and remove everything it has made, also after Ctrl-C"),
+        ),
+        facts={
+            "Rights": (
+                "the guard gets Docker's socket, which is as good as root on this machine, and NET_ADMIN for its",
+                "firewall table, which closes the ports of releases to other machines. All containers use the host's",
+                "network; gateway and releases run without root and without capabilities.",
+            ),
+            "Ports": [f"{number} {words}" for number, words in ports.words.items()],
+            "Files": (f"{place.directory}, {places.RUN}, and volumes of Docker named sparkops-*",),
+            "Time": (engine.takes,),
+        },
+    )
+
+
+@contextmanager
+def _member(place: Place) -> Iterator[Member]:
+    """Open this machine as a node. Raises NotReady if its Docker does not answer."""
+    node = LocalNode(NODE)
+    engine = Engine(node)
+    try:
+        yield Member(NODE, NodeConfig(transport="local", model_dir=str(place.models)), node, engine)
+    finally:
+        engine.close()
+
+
+def _facts(member: Member) -> MachineFacts:
+    """Read what decides whether this machine gets a demonstration. Raises NotReady if its Docker cannot build."""
+    names = {name for name in agents() if member.engine.container(name)}
+    names |= {name.lstrip("/") for listed in member.engine.listed() for name in listed["Names"]}
+    names |= {*VOLUMES} & {*member.node.run(VOLUME_NAMES).stdout.split()}
+    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
+    if problem := without_buildkit(NODE, facts, str(member.engine.version.get("Version", "0"))):
+        raise problem
+    return MachineFacts(sys.platform, member.engine.info(), names, facts.listening)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Treat the end of the terminal and `kill` as Ctrl-C, so that they remove the demonstration too."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(
+    context: typer.Context, place: Place, engine: DemoEngine, ports: Ports, *, keep: bool
+) -> tuple[DemoResult, Sequence[Kept]]:
+    """Run the demonstration and remove it unless `keep`. Returns its result, and what stays on this machine."""
+    build = _build_settings(context.obj.inventory)
+    with _member(place) as member:
+        spared = [removal.key for removal in plan(read(member), Extent()).removals]
+    texts = {place.inventory: scene.inventory(ports, place.directory, build), place.recipe: scene.recipe(engine, ports)}
+    place.make(spared, texts)
+    kept: Sequence[Kept] = ()
+    acts = Acts(context, place)
+    try:
+        result = _perform(acts, engine, ports)
+    finally:
+        if keep:
+            say(f"kept; to remove it: {REMOVE}", bold=True)
+        else:
+            acts.begin("removal")
+            kept = _discard(place)
+    return DemoResult(SERVICE, engine.extends, result, [*acts.began, ("", time.monotonic())]), kept
+
+
+def _build_settings(file: Path) -> Build:
+    """Return the settings for builds of an inventory, with absolute paths; the defaults without a file."""
+    if not file.exists():
+        return Build()
+    fleet = inventory.load(file)
+    build = fleet.build
+    certificates = [str(fleet.resolve(path)) for path in build.ca_certificates]
+    wheels = str(fleet.resolve(build.wheels)) if build.wheels else None
+    return build.model_copy(update={"ca_certificates": certificates, "wheels": wheels})
+
+
+@dataclass
+class Acts:
+    """Parts of the demonstration with their times, and commands as an operator types them."""
+
+    context: typer.Context
+    place: Place
+    began: list[tuple[str, float]] = field(default_factory=list)
+
+    def begin(self, title: str) -> None:
+        """Print the title of a part."""
+        self.began.append((title, time.monotonic()))
+        say(f"\n== {title}", bold=True)
+
+    def __call__(self, *words: str) -> None:
+        """Run a verb in this process, as from a command line; its output goes to stderr. Raises SparkopsError."""
+        say(f"$ sparkops {quote(*words)}", fg="cyan")
+        program: Any = self.context.find_root().command
+        arguments = ["--inventory", str(self.place.inventory), *words]
+        with redirect_stdout(sys.stderr):
+            code = program.main(arguments, prog_name="sparkops", standalone_mode=False)
+        if code == INTERRUPTED:
+            raise Interrupted("interrupted")
+        if code:
+            error = SparkopsError(f"`sparkops {quote(*words)}` ended with code {code}")
+            error.exit_code = code
+            raise error
+
+
+def _perform(acts: Acts, engine: DemoEngine, ports: Ports) -> Mapping[str, Any]:
+    """Deploy, swap under load and roll back. Returns the reports of the requests by part."""
+    say(f"export SPARKOPS_INVENTORY={acts.place.inventory}")
+    first, second = scene.deploy(acts.place.recipe), scene.deploy(acts.place.recipe, engine.second)
+    if engine.trained:
+        acts.begin("image and model")
+        acts("build", str(acts.place.recipe))
+        _train(acts.place)
+    acts.begin("first release")
+    acts("up", *first[1:])
+    traffic = Traffic(f"http://127.0.0.1:{ports.first}", SERVICE, **engine.traffic)
+    with counting(traffic) as counted:
+        acts.begin("swap under load")
+        with counted.part("swap"):
+            acts(*second)
+        acts.begin("rollback under load")
+        with counted.part("rollback"):
+            acts("rollback", SERVICE)
+    return counted.parts
+
+
+def _train(place: Place) -> None:
+    """Train the tiny model with the image of the recipe."""
+    fleet = inventory.load(place.inventory)
+    tag = make_order(load_recipe(str(place.recipe), fleet), fleet).tag
+    script = (shipped.directory("templates") / "demo/tiny_model.py").read_bytes()
+    owner = f"{os.getuid()}:{os.getgid()}"
+    with connect(fleet) as connected, progress() as report:
+        report(Event(NODE, f"training {scene.TINY_MODEL}"))
+        connected.member(NODE).node.run(scene.train(tag, script, place.models, owner))
+    for file in (place.models / scene.TINY_MODEL).iterdir():
+        file.chmod(0o644)  # safetensors writes 0600; the engine is another user
+
+
+def _remove(place: Place, *, json: bool) -> None:
+    """Remove a demonstration that was kept or has ended early. Raises PlanRefused for the guard of a fleet."""
+    with _member(place) as member:
+        guard = member.engine.container(places.CONTAINER)
+    exists = place.directory.exists()
+    if problem := foreign(guard["Config"]["Labels"] if guard else None, exists=exists):
+        raise problem
+    if exists:
+        _discard(place)
+    say("removed" if exists else "no demonstration on this machine: nothing to do", fg="green")
+    if json:
+        data_json({"removed": exists})
+
+
+def _discard(place: Place) -> Sequence[Kept]:
+    """Remove everything of the demonstration; return what stays. Raises SparkopsError, and its directory stays too."""
+    try:
+        with _member(place) as member, progress() as report:
+            _, kept = discard(member, report, place.spared())
+        place.remove()
+    except (SparkopsError, OSError, KeyboardInterrupt) as error:
+        say(f"the demonstration was not removed completely; to retry: {REMOVE}", fg="red")
+        if isinstance(error, OSError):
+            raise SparkopsError(f"{error.filename}: cannot be removed: {error.strerror}", next_step=REMOVE) from None
+        raise
+    return kept
+
+
+def _further(
+    place: Place, engine: DemoEngine, ports: Ports, kept: Sequence[Kept], *, keep: bool
+) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """Return commands for the last screen, by topic."""
+    if not keep:
+        caches = [item.why.partition(";")[0] for item in kept if item.kind == "build cache"]
+        return {
+            "Removed: containers, images, volumes, firewall table and files": [
+                ("docker builder prune", f"Docker's build cache stays, for the next demo: {cache}") for cache in caches
+            ],
+            "Try next": [
+                ("sparkops demo --keep", "the same, and it stays, to try commands on it"),
+                ("sparkops init ADDRESS...", "an inventory of your Sparks, by their addresses"),
+                ("sparkops recipes", "the models"),
+            ],
+        }
+    recipe = quote(str(place.recipe))
+    body = json_.dumps({"model": SERVICE, "messages": [{"role": "user", "content": "Hello"}]})
+    url = f"http://127.0.0.1:{ports.first}/v1/chat/completions"
+    return {
+        "Try next": [
+            (f"export SPARKOPS_INVENTORY={quote(str(place.inventory))}", "let sparkops use the demonstration"),
+            ("sparkops status", "what runs where"),
+            (f"sparkops history {SERVICE}", "every step of the swap and the rollback"),
+            (f"sparkops deploy {recipe} --set {engine.second} --dry-run", "every effect of a swap, with its command"),
+            (f"curl {url} -H 'Content-Type: application/json' -d {quote(body)}", "a question through the gateway"),
+        ],
+        "Remove": [(REMOVE, "containers, images, volumes, firewall table and files")],
+    }
