@@ -68,7 +68,7 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
         leader.give_secret("chat", "ray-q-blue", "t0k3n")
         assert leader.key_of("n2") == ("key of n2", 0)
         leader.join("n1", "k", 3, ["10.0.0.1"])
-        leader.set_peers({"n2": ("10.0.0.2", 10844)})
+        leader.set_peers({"n2": ("10.0.0.2", 10844)}, monitoring=None)
         assert leader.intend("chat", Hold("i1", 7, "fair")) == Decision("accepted")
         assert [event["kind"] for event in leader.events("chat", 0)] == ["intent", "note"]
     assert peer.requests("secret") == [{"op": "secret", "service": "chat", "name": "ray-q-blue", "value": "t0k3n"}]
