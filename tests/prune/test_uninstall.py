@@ -103,10 +103,10 @@ def test_an_image_that_another_container_uses_stays_and_another_name_of_one_stay
 
 
 def test_without_an_image_of_the_guard_root_gets_the_commands() -> None:
-    kept = {kept.kind: kept.why for kept in plan(replace(NODE, guard_image=""), Extent()).kept}
+    kept = {kept.name: kept.why for kept in plan(replace(NODE, guard_image=""), Extent()).kept}
 
-    assert kept["firewall"].endswith("as root: nft 'add table inet sparkops; delete table inet sparkops'")
-    assert kept["directory"].endswith("as root: rm -r /run/sparkops")
+    assert kept["table inet sparkops"].endswith("as root: nft 'add table inet sparkops; delete table inet sparkops'")
+    assert kept["/run/sparkops"].endswith("as root: rm -r /run/sparkops")
 
 
 def test_a_bare_node_has_nothing_to_remove() -> None:
