@@ -123,10 +123,10 @@ def test_a_node_that_served_is_as_it_was_and_its_fleet_goes_on_without_it(leavin
     assert {what for what, now in state(engine).items() if "sparkops" in " ".join(now)} == {
         *("containers", "images", "volumes", "files", "nftables"),
     }
-    done = leaving.json("uninstall", ENGINE, "--weights", "--yes")
+    done = leaving.json("uninstall", ENGINE, "--weights", "--build-cache", "--yes")
     assert [item for item in done["remove"] if not item["removed"]] == []
     assert {item["kind"] for item in done["remove"]} == {
-        *("container", "firewall", "directory", "image", "volume", "weights"),
+        *("container", "firewall", "directory", "image", "volume", "weights", "build cache"),
     }
     assert "/srv/models/theirs" in engine.exec("sh", "-c", "ls -d /srv/models/*")
     engine.exec("rm", "-r", "/srv/models/theirs")
@@ -142,5 +142,5 @@ def test_a_node_that_served_is_as_it_was_and_its_fleet_goes_on_without_it(leavin
     assert "sparkops" not in engine.exec("docker", "ps", "--all")
 
     assert leaving.cli("stop", SERVICE).code == 0
-    assert leaving.cli("uninstall", FRONT, "--yes").code == 0
+    assert leaving.cli("uninstall", FRONT, "--build-cache", "--yes").code == 0
     assert changes(leaving.before[FRONT], front) == {}
