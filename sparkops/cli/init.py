@@ -14,6 +14,7 @@ from sparkops.cli.doctor import doctor
 from sparkops.cli.options import Settings
 from sparkops.cli.terminal import say, visible, write
 from sparkops.cli.trust import pin
+from sparkops.command import quote
 from sparkops.config import files, inventory
 from sparkops.config.inventory import Fleet
 from sparkops.doctor import discovery, machine
@@ -21,7 +22,7 @@ from sparkops.doctor.discovery import Discovered
 from sparkops.errors import NotReady, SparkopsError, UsageError
 from sparkops.network.facts import fabric_query, parse_fabric
 from sparkops.nodes import host
-from sparkops.nodes.connect import Connector, configured
+from sparkops.nodes.connect import Connector, configured, read_key
 from sparkops.nodes.parallel import on_each
 
 Routes = Mapping[str, Mapping[str, str]]
@@ -37,6 +38,10 @@ def init(
     user: Annotated[
         str, typer.Option(metavar="USER", help="SSH user; default: that of ~/.ssh/config, else the local one")
     ] = "",
+    ssh_key: Annotated[
+        Path | None,
+        typer.Option("--ssh-key", metavar="FILE", help="SSH key for all nodes; written to the inventory"),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Pin host keys without asking")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing inventory")] = False,
     gateway: Annotated[
@@ -53,13 +58,18 @@ def init(
     Example: sparkops init 192.168.1.11 192.168.1.12
     """
     settings: Settings = context.obj
+    if ssh_key and not addresses:
+        raise UsageError("--ssh-key: no node to connect to", next_step="Name the ADDRESS of each node.")
     if gateway:
         _add_gateway(settings.inventory, gateway)
         return
     if settings.inventory.exists() and not force and not _is_unedited(settings.inventory):
         step = "Edit it, pass another with --inventory, or replace it with --force."
         raise UsageError(f"{settings.inventory} exists already", next_step=step)
-    routes = _routes(addresses or (), user)
+    named = {"user": user} if user else {}
+    if ssh_key:
+        named["ssh_key"] = _usable(ssh_key, settings.inventory)
+    routes = _routes(addresses or (), named)
     known, lost = _discover(_draft(settings, routes), yes=yes)
     text = visible(discovery.inventory(routes, known, lost))
     write(settings.inventory, f"{text}{SEAL}{_digest(text)}\n")
@@ -101,11 +111,26 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _routes(addresses: Sequence[str], user: str) -> Routes:
-    """Return how each node is reached, by its name."""
+def _usable(ssh_key: Path, inventory_file: Path) -> str:
+    """Return a key's path for the inventory, relative if it lies beside or below it. Raises UsageError."""
+    file = ssh_key.expanduser().absolute()
+    try:
+        read_key(file)
+        mode = file.stat().st_mode
+    except UsageError as error:
+        step = error.next_step or "Name a private key, such as ~/.ssh/id_ed25519."
+        raise UsageError(f"--ssh-key: {error}", next_step=step) from None
+    if mode & files.OTHERS:
+        step = f"chmod 600 {quote(str(file))}"
+        raise UsageError(f"--ssh-key: {file} is readable by other users", next_step=step)
+    directory = inventory_file.absolute().parent
+    return str(file.relative_to(directory) if file.is_relative_to(directory) else file)
+
+
+def _routes(addresses: Sequence[str], named: Mapping[str, str]) -> Routes:
+    """Return how each node is reached, by its name. `named` are settings of all nodes."""
     if not addresses:
         return {"local": {"transport": "local"}}
-    named = {"user": user} if user else {}
     return {
         f"spark-{number}": {"address": address, "user": getpass.getuser(), **configured(address), **named}
         for number, address in enumerate(addresses, 1)

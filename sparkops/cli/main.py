@@ -33,12 +33,6 @@ app = typer.Typer(
 )
 
 
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"sparkops {__version__}")
-        raise typer.Exit
-
-
 @app.callback()
 def options(
     context: typer.Context,
@@ -47,8 +41,8 @@ def options(
     ] = Path("inventory.yaml"),
     no_color: Annotated[bool, typer.Option("--no-color", help="Print without colors, as with NO_COLOR")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every command that runs on a node")] = False,
-    version: Annotated[  # noqa: ARG001 - its callback has answered
-        bool, typer.Option("--version", help="Print the version", is_eager=True, callback=_version)
+    version: Annotated[  # noqa: ARG001 - cli/verbs.py has answered
+        bool, typer.Option("--version", help="Print the version, and what is newer in the fleet")
     ] = False,
 ) -> None:
     """Build, deploy and update LLM servers on NVIDIA DGX Spark."""

@@ -29,7 +29,6 @@ from sparkops.weights.prepare import Preparation, plan_steps, take_steps
 from sparkops.weights.steps import read_by_engine
 
 Result = TypeVar("Result")
-OTHERS = 0o077  # permission bits of group and others: a token's file must not have them
 NODE = Annotated[
     str | None, typer.Option("--node", "-n", metavar="NODE", help="Node to use; default: the first of the recipe")
 ]
@@ -90,7 +89,7 @@ def read_token(file: Path | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise UsageError(f"{file} cannot be read: {reason}") from None
-    if mode & OTHERS:
+    if mode & files.OTHERS:
         raise UsageError(f"{file} is readable by other users", next_step=f"chmod 600 {file}")
     if len(text.split()) != 1:
         raise UsageError(f"{file}: expected one token")

@@ -120,6 +120,14 @@ class Verbs(TyperGroup):
         """Return the options of all verbs."""
         return light(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options of all verbs. --version ends the program here, as it needs --inventory wherever it is."""
+        rest: list[str] = super().parse_args(ctx, args)
+        if ctx.params.get("version") and not ctx.resilient_parsing:
+            import_module("sparkops.cli.version").show(ctx.params["inventory"])
+            ctx.exit()
+        return rest
+
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the name, the imported command and its arguments. Raises click's UsageError for an unknown name."""
         name, command, rest = super().resolve_command(ctx, args)

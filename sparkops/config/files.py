@@ -9,6 +9,8 @@ from pathlib import Path
 
 MOST = 16 * 2**20
 """Limit in bytes where a caller has none of its own."""
+OTHERS = 0o077
+"""Permission bits of group and others, which the file of a secret must not have."""
 KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a device",

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import Field
 
-from sparkops.config import source
+from sparkops.config import shipped, source
 from sparkops.config.fields import ImageRef, Line, Section, matching
 from sparkops.config.image import Image
 from sparkops.config.model import Model, Weights
@@ -137,8 +137,11 @@ def lock_file(recipe: Path) -> Path:
 
 
 def read_lock(file: Path) -> Lock | None:
-    """Read a lock; None if there is no such file. Raises ConfigError."""
-    return source.validate(source.read(file), Lock) if os.path.lexists(file) else None
+    """Read a lock; None if there is neither such a file nor one in the archive of a wheel. Raises ConfigError."""
+    if os.path.lexists(file):
+        return source.validate(source.read(file), Lock)
+    content = shipped.packed_lock(file)
+    return None if content is None else source.validate(source.read(file, content=content), Lock)
 
 
 def stale(file: Path, key: str, problem: str) -> ConfigError:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent
 OWN = Path("recipes")
 """The operator's recipes, in the working directory."""
+LOCKS = "locks.json.gz"
+"""Archive of the shipped locks in a wheel, written by hatch_build.py: their text by path below `recipes`.
+
+Locks share most of their lines, and a wheel compresses each file alone.
+"""
 
 
 def directory(name: str) -> Path:
@@ -32,3 +41,18 @@ def _inside(root: Path) -> dict[str, Path]:
     """
     files = [*sorted(root.glob("*/*.yaml")), *sorted(root.glob("*.yaml"))]
     return dict(sorted({file.stem: file for file in files}.items()))
+
+
+def packed_lock(file: Path) -> bytes | None:
+    """Return the text of the lock that would be `file` in a checkout; None if the wheel has none."""
+    root = (PACKAGE / "shipped/recipes").resolve()
+    place = file.resolve()
+    text = _locks().get(place.relative_to(root).as_posix()) if place.is_relative_to(root) else None
+    return None if text is None else text.encode()
+
+
+@cache
+def _locks() -> Mapping[str, str]:
+    archive = PACKAGE / "shipped" / LOCKS
+    locks: Mapping[str, str] = json.loads(gzip.decompress(archive.read_bytes())) if archive.is_file() else {}
+    return locks

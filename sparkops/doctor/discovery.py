@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sparkops import __version__
 from sparkops.command import Command
 from sparkops.doctor.machine import MachineFacts
+from sparkops.guard_client.newer import WRITTEN
 from sparkops.network.facts import NodeFabric
 from sparkops.nodes.host import HostFacts
 
@@ -31,7 +33,8 @@ UNREAD = {"model_dir": MODEL_DIR, "gpu": GPU}
 PLAIN = re.compile(r"[\w./][\w./-]*")
 SHARED = ("user", "port", "ssh_key", "model_dir", "gpu")
 """Keys of a node that `defaults` may state for all."""
-HEAD = """\
+HEAD = f"""\
+{WRITTEN}{__version__}.
 # The nodes of your fleet. Every key: docs/inventory.md, or `sparkops schema inventory`.
 known_hosts: known_hosts        # pinned SSH host keys, by node
 """

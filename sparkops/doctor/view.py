@@ -50,8 +50,9 @@ def _findings(blocks: Sequence[Block]) -> Iterator[str]:
     """Yield each block, the reason of a code once, and the next step unless it needs root."""
     last = None
     for block in blocks:
-        first, *others = block.heads
-        yield from (f"\n{first}", *others)
+        if block.code != last:
+            yield ""
+        yield from block.heads
         if block.code != last:
             yield f"  reason: {REASONS[block.code]}"
         if not _needs_root(block):

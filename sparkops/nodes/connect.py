@@ -14,6 +14,7 @@ import paramiko
 from paramiko.pkey import UnknownKeyType
 
 from sparkops.command import quote
+from sparkops.config import files
 from sparkops.errors import NotReachable, UsageError
 from sparkops.nodes.host_keys import Pins
 from sparkops.nodes.local import LocalNode
@@ -38,6 +39,10 @@ SOCKET_OPTIONS = (
 
 MOST_QUOTED = 200
 """Characters of an error that are shown."""
+PUBLIC = (b"ssh-", b"ecdsa-", b"sk-", b"---- BEGIN SSH2 PUBLIC KEY", b"-----BEGIN PUBLIC KEY")
+"""Starts of a file with a public key."""
+PUBLIC_BYTES = 16 * 2**10
+"""Limit of such a file; an RSA key of 16384 bits has 2.7 KiB."""
 
 
 @dataclass(frozen=True)
@@ -112,17 +117,11 @@ class Connector:
     def _key(self, name: str, config: Route) -> paramiko.PKey | None:
         if config.ssh_key is None:
             return None
-        file, step = self.fleet.resolve(config.ssh_key), f"Correct ssh_key of {name} in {self.fleet.file}."
-        if not file.is_file():
-            raise NotReachable(name, f"key file not found: {file}", next_step=step)
         try:
-            key: paramiko.PKey = paramiko.PKey.from_path(file)
-        except TypeError:  # raised for a key with a passphrase, which only an agent can open
-            step = "Load it with ssh-add, and remove ssh_key from the inventory."
-            raise NotReachable(name, f"the key {file} has a passphrase", next_step=step) from None
-        except (OSError, ValueError, paramiko.SSHException, UnknownKeyType) as error:
-            raise NotReachable(name, f"{file} cannot be read as a private key: {error}", next_step=step) from None
-        return key
+            return read_key(self.fleet.resolve(config.ssh_key))
+        except UsageError as error:
+            step = error.next_step or f"Correct ssh_key of {name} in {self.fleet.file}."
+            raise NotReachable(name, str(error), next_step=step) from None
 
     def _socket(self, config: Route) -> socket.socket | paramiko.Channel:
         target = (config.address, config.port or 22)
@@ -178,6 +177,29 @@ def _at(config: Route) -> str:
 def _passing(error: BaseException) -> bool:
     """Return whether a retry may help. An overloaded sshd closes connections before it sends its banner."""
     return isinstance(error, TimeoutError | ConnectionResetError | BrokenPipeError | EOFError) or "banner" in str(error)
+
+
+def read_key(file: Path) -> paramiko.PKey:
+    """Return the private key in a file. Raises UsageError: missing, a public key, with a passphrase, no key."""
+    if not file.is_file():
+        raise UsageError(f"key file not found: {file}")
+    try:
+        return paramiko.PKey.from_path(file)
+    except TypeError:  # raised for a key with a passphrase, which only an agent can open
+        step = "Load it with ssh-add and name no key: those of the agent are tried."
+        raise UsageError(f"the key {file} has a passphrase", next_step=step) from None
+    except (OSError, ValueError, paramiko.SSHException, UnknownKeyType) as error:
+        if _is_public(file):
+            step = f"Name the private key, usually {file.with_suffix('')}."
+            raise UsageError(f"{file} is a public key", next_step=step) from None
+        raise UsageError(f"{file} cannot be read as a private key: {error}") from None
+
+
+def _is_public(file: Path) -> bool:
+    try:
+        return files.read(file, PUBLIC_BYTES).startswith(PUBLIC)
+    except OSError:
+        return False
 
 
 def configured(address: str) -> dict[str, str]:

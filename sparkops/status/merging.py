@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 OPTION = "--node "
-NAMED = re.compile(r"(--node |, on |guard of )\0")
+BEFORE = r"(--node |\bon |\bOn |guard of |` for )"
+"""What precedes the name of its own node in a problem or a step."""
+NAMED = re.compile(rf"{BEFORE}\0")
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Block:
 def merge(notices: Iterable[Notice]) -> list[Block]:
     """Return the notices as blocks, in the order of the first of each code.
 
-    Two texts are the same if they differ only in the name of their own node, after `--node`, `, on` or `guard of`.
+    Two texts are the same if they differ only in the name of their own node where BEFORE precedes it.
     """
     codes: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for notice in notices:
@@ -77,7 +79,7 @@ def _places(nodes: tuple[str, ...]) -> str:
 
 def _unnamed(text: str, node: str) -> str:
     """Return a text with `\\0` in place of the name of its node."""
-    return re.sub(rf"(--node |, on |guard of ){re.escape(node)}(?![\w-]|\.\w)", "\\1\0", text) if node else text
+    return re.sub(rf"{BEFORE}{re.escape(node)}(?![\w-]|\.\w)", "\\1\0", text) if node else text
 
 
 def _named(text: str, nodes: list[str]) -> Merged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import paramiko
@@ -96,6 +97,80 @@ def test_init_reaches_a_node_as_the_users_own_ssh_and_leaves_out_another(sparkop
     assert fleet.gateway
     assert fleet.gateway.node == "spark-2"
     assert "spark-2        unreachable" in ran.out  # doctor: the node's Docker refuses
+
+
+@pytest.mark.usefixtures("refusing")
+def test_init_connects_with_the_key_that_is_named_and_writes_it_down(sparkops: Sparkops) -> None:
+    """~/.ssh/config names another key, and the inventory is in another directory than this one."""
+    key = paramiko.ECDSAKey.generate()
+    keys = Path("fleet/keys").absolute()
+    keys.mkdir(parents=True)
+    key.write_private_key_file(str(keys / "spark"))
+    with listening(key, key) as server:
+        ssh_config(server, paramiko.ECDSAKey.generate())
+        ran = sparkops("-i", "fleet/inventory.yaml", "init", "spark", "--yes", "--ssh-key", "fleet/keys/spark")
+
+    assert "GiB of memory" in ran.err
+    assert "  ssh_key: keys/spark\n" in Path("fleet/inventory.yaml").read_text()
+    fleet = inventory.load(Path("fleet/inventory.yaml"))
+    assert fleet.resolve(fleet.nodes["spark-1"].ssh_key or "") == keys / "spark"
+
+
+def private(file: Path) -> None:
+    paramiko.ECDSAKey.generate().write_private_key_file(str(file))
+
+
+def shared(file: Path) -> None:
+    private(file)
+    file.chmod(0o640)
+
+
+def public(file: Path) -> None:
+    key = paramiko.ECDSAKey.generate()
+    file.write_text(f"{key.get_name()} {key.get_base64()} ops@laptop\n")
+
+
+def encrypted(file: Path) -> None:
+    paramiko.ECDSAKey.generate().write_private_key_file(str(file), password="secret")
+
+
+CHOOSE = "Name a private key, such as ~/.ssh/id_ed25519."
+
+
+@pytest.mark.parametrize(
+    ("make", "problem", "step"),
+    [
+        (None, "key file not found: {file}", CHOOSE),
+        (Path.mkdir, "key file not found: {file}", CHOOSE),
+        (public, "{file} is a public key", "Name the private key, usually {file.parent}/id."),
+        (shared, "{file} is readable by other users", "chmod 600 {file}"),
+        (encrypted, "the key {file} has a passphrase", "Load it with ssh-add and name no key: those of the agent"),
+        (Path.touch, "{file} cannot be read as a private key: ", CHOOSE),
+    ],
+    ids=["missing", "directory", "public", "shared", "passphrase", "empty"],
+)
+def test_a_key_that_ssh_would_not_take_is_refused_before_any_connection(
+    sparkops: Sparkops, make: Callable[[Path], None] | None, problem: str, step: str
+) -> None:
+    file = Path("id.pub").absolute()
+    if make:
+        make(file)
+
+    ran = sparkops("-i", "new.yaml", "init", "spark.invalid", "--ssh-key", "id.pub")
+
+    assert ran.code == 2
+    assert f"--ssh-key: {problem.format(file=file)}" in ran.err
+    assert f"next: {step.format(file=file)}" in ran.err
+    assert "spark-1" not in ran.err
+    assert not Path("new.yaml").exists()
+
+
+def test_a_key_without_an_address_is_refused(sparkops: Sparkops) -> None:
+    private(Path("id").absolute())
+
+    ran = sparkops("-i", "new.yaml", "init", "--ssh-key", "id")
+
+    assert (ran.code, "--ssh-key: no node to connect to" in ran.err) == (2, True)
 
 
 def test_init_pins_no_key_without_an_answer(sparkops: Sparkops) -> None:

@@ -42,7 +42,8 @@ def test_nodes_pairs_and_findings_each_have_their_lines(tmp_path: Path) -> None:
         "b rocep1s0f1 (enp1s0f1np1) 192.168.100.11/24",
         "  192.168.101.0/24: a roceP2p1s0f1 (enP2p1s0f1np1) 192.168.101.10/24 - "
         "b roceP2p1s0f1 (enP2p1s0f1np1) 192.168.101.11/24",
-        "\nproblem UNREACHABLE on c: no answer",
+        "",
+        "problem UNREACHABLE on c: no answer",
         f"  reason: {REASONS['UNREACHABLE']}",
         "  next: Check that it is on.",
         "  next: And its cable.",
@@ -80,9 +81,10 @@ def test_a_finding_of_two_nodes_is_one_line_and_its_step_as_root_is_in_a_list() 
     ]
 
     assert shown(*findings) == [
-        "\nwarning OOM_SCORE on spark-1, spark-2: the kernel may kill dockerd like any program",
+        "",
+        "warning OOM_SCORE on spark-1, spark-2: the kernel may kill dockerd like any program",
         f"  reason: {REASONS['OOM_SCORE']}",
-        "\nwarning OOM_SCORE on spark-1, spark-2: the kernel may kill sshd like any program",
+        "warning OOM_SCORE on spark-1, spark-2: the kernel may kill sshd like any program",
         "\nnext, as root:",
         "  spark-1, spark-2  OOM_SCORE  systemctl edit docker: OOMScoreAdjust=-500",
         "  spark-1, spark-2  OOM_SCORE  systemctl edit ssh: OOMScoreAdjust=-500",
@@ -94,8 +96,8 @@ def test_a_finding_of_two_nodes_is_one_line_and_its_step_as_root_is_in_a_list() 
 def test_measured_values_differ_and_share_reason_and_step() -> None:
     step = "sparkops prune --dry-run"
 
-    assert shown(found("DISK", "a", "34.2 GiB are free", step), found("DISK", "b", "9.1 GiB are free", step))[:4] == [
-        "\nwarning DISK on a: 34.2 GiB are free",
+    assert shown(found("DISK", "a", "34.2 GiB are free", step), found("DISK", "b", "9.1 GiB are free", step))[1:5] == [
+        "warning DISK on a: 34.2 GiB are free",
         "warning DISK on b: 9.1 GiB are free",
         f"  reason: {REASONS['DISK']}",
         f"  next: {step}",

@@ -94,7 +94,7 @@ def test_a_missing_key_file_is_named(fleet: Fleet) -> None:
         (
             ["-N", "secret"],
             "the key {file} has a passphrase",
-            "Load it with ssh-add, and remove ssh_key from the inventory.",
+            "Load it with ssh-add and name no key: those of the agent are tried.",
         ),
         (None, "{file} cannot be read as a private key: ", "Correct ssh_key of n1 in {inventory}."),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -17,6 +18,8 @@ import pytest
 
 import sparkops
 
+WHEEL_BYTES = 950_000
+"""Maximum size of the wheel: a peer is tried if it is there at once."""
 SOURCES = Path(__file__).parents[2]
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 INSTALL = ("install", "--no-compile")  # most of the modules are never imported
@@ -70,6 +73,23 @@ def test_the_wheel_is_complete_outside_the_sources(installed: Installed) -> None
     planned = installed.run("plan", "122b-autoround")
     assert planned.returncode == 2
     assert "next: Create one with `sparkops init`" in planned.stderr
+
+
+@pytest.mark.timeout(300)
+def test_the_wheel_is_small_and_has_all_locks_in_one_archive(installed: Installed) -> None:
+    (wheel,) = installed.dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        locks = json.loads(gzip.decompress(archive.read("sparkops/shipped/locks.json.gz")))
+    recipes = SOURCES / "recipes"
+
+    assert locks == {file.relative_to(recipes).as_posix(): file.read_text() for file in recipes.rglob("*.lock")}
+    assert [name for name in names if name.endswith((".lock", ".pyc"))] == []
+    assert {"sparkops/shipped/recipes/stand-in.yaml", "sparkops/shipped/templates/gate.py"} <= {*names}
+    assert wheel.stat().st_size < WHEEL_BYTES
+
+    listed = json.loads(installed.run("recipes", "--json").stdout)["recipes"]
+    assert {recipe["name"] for recipe in listed if recipe["locked"]} == {Path(name).stem for name in locks}
 
 
 @pytest.mark.timeout(300)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sparkops.status.merging import Block, Merged, Notice, merge
 
 
@@ -11,6 +13,16 @@ def test_options_and_places_name_every_node_that_is_merged() -> None:
     assert merge(notices) == [
         Block("warning", "CACHE", (Merged(("a", "b"), "full"),), Merged(("a", "b"), "drop --node a --node b, on a, b"))
     ]
+
+
+@pytest.mark.parametrize(
+    "step", ["On {}: mkdir x", "mkdir x, on {}", "set `gpu: none` for {} in the inventory", "sparkops trust --node {}"]
+)
+def test_steps_that_name_their_node_are_the_same(step: str) -> None:
+    [block] = merge([Notice("problem", "X", name, "p", step.format(name)) for name in ("n1", "n2")])
+
+    assert block.step.nodes == ("n1", "n2")
+    assert block.step.text == step.format("n1 --node n2" if "--node" in step else "n1, n2")
 
 
 def test_a_name_is_replaced_only_where_a_node_is_meant() -> None:
