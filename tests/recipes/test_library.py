@@ -34,7 +34,9 @@ SYSTEMS = {
     "larger pairs": "qwen3-235b-gptq-tp2 397b-nvfp4-tp2 397b-int4-tp2 deepseek-v4-flash-tp2",
     "others": "qwen3.6-35b-fp8 qwen3.6-27b-fp8 qwen3-30b-a3b gpt-oss-120b gemma4-31b-it",
     "of autumn 2026": "qwen3.6-35b-nvfp4 qwen3.8-27b-fp8 qwen3.8-flash-next-nvfp4-tp2 nemotron-3.5-lightning-nvfp4",
-    "on images of others": "qwen3.8-27b-nvfp4 qwen3.8-flash-next-nvfp4 deepseek-v4-flash-0731-tp2 glm-5.3-flash-nvfp4-tp2",
+    "on images of others": "qwen3.8-27b-nvfp4 qwen3.8-flash-next-nvfp4",
+    "pairs on images of others": "deepseek-v4-flash-0731-tp2 glm-5.3-flash-nvfp4-tp2",
+    "retrieval": "qwen3-vl-embedding-8b qwen3-vl-reranker-8b",
     "without a GPU": "tiny-qwen3-cpu tiny-qwen3-cpu-tp2 tiny-qwen3-cpu-tp2-mp stand-in",
 }
 DRAFTING = ("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8", "V4-Flash-0731", "GLM-5.3-Flash-NVFP4-Spark")
@@ -77,6 +79,9 @@ def test_a_claim_covers_what_the_engine_is_told_to_take(shipped_recipe: Recipe) 
 def test_a_spark_with_64_gb_is_refused_with_the_arithmetic(shipped_recipe: Recipe) -> None:
     """Such a node shows about 60.8 GiB, half of what a Spark with 128 GB shows."""
     claim = shipped_recipe.memory.claim_gib
+    if claim < 60.8 - 4:  # 4 GiB stay free
+        assert not [*bound.refusals(shipped_recipe, "n1", 60.8)]
+        return
     [error] = bound.refusals(shipped_recipe, "n1", 60.8)
 
     assert str(error) == f"n1: {claim:g} GiB claimed, 60.8 GiB in total: {claim - 60.8:.1f} GiB short"
