@@ -22,6 +22,11 @@ ENV UV_OVERRIDE=/opt/sparkops/override.txt \
 RUN mkdir -p /opt/sparkops \
     && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
 
+# uv installs only versions of the lock whose hash matches.
+COPY lock/requirements.txt /opt/sparkops/requirements.txt
+ENV UV_CONSTRAINT=/opt/sparkops/requirements.txt \
+    UV_REQUIRE_HASHES=1
+
 ENV TORCH_CUDA_ARCH_LIST=12.1a \
     UV_COMPILE_BYTECODE=1
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
@@ -60,6 +65,11 @@ ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.13.0
 RUN mkdir -p /opt/sparkops \
     && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
+
+# uv installs only versions of the lock whose hash matches.
+COPY lock/requirements.txt /opt/sparkops/requirements.txt
+ENV UV_CONSTRAINT=/opt/sparkops/requirements.txt \
+    UV_REQUIRE_HASHES=1
 
 ENV TORCH_CUDA_ARCH_LIST=12.1a \
     UV_COMPILE_BYTECODE=1

@@ -35,6 +35,7 @@ SYSTEMS = {
     "others": "qwen3.6-35b-fp8 qwen3.6-27b-fp8 qwen3-30b-a3b gpt-oss-120b gemma4-31b-it",
     "of autumn 2026": "qwen3.6-35b-nvfp4 qwen3.8-27b-fp8 qwen3.8-flash-next-nvfp4-tp2 nemotron-3.5-lightning-nvfp4",
     "on images of others": "qwen3.8-27b-nvfp4 qwen3.8-flash-next-nvfp4",
+    "a pair of autumn 2026": "mimo-v2.6-flash-tp2",
     "pairs on images of others": "deepseek-v4-flash-0731-tp2 glm-5.3-flash-nvfp4-tp2",
     "retrieval": "qwen3-vl-embedding-8b qwen3-vl-reranker-8b",
     "without a GPU": "tiny-qwen3-cpu tiny-qwen3-cpu-tp2 tiny-qwen3-cpu-tp2-mp stand-in",
