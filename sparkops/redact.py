@@ -39,8 +39,10 @@ PLURAL_SECRETS = frozenset(
 """First words that make secrets of `tokens`, which are otherwise pieces of text."""
 NO_PASS = frozenset({"config", "first", "fuse", "last", "one", "second", "single", "two"})
 """Words with which `pass` is no password, as in first_pass."""
-OF_TEXT = frozenset({"bos", "cls", "end", "eos", "image", "mask", "pad", "sep", "start", "stop", "unk", "video"})
-"""Words that make a token of a tokenizer of a following `token`, as in eos_token."""
+OF_TEXT = frozenset(
+    {"bos", "cls", "end", "eos", "from", "image", "mask", "pad", "sep", "start", "stop", "unk", "video"}
+)
+"""Words that make a token of a tokenizer of a following `token`, as in eos_token and classifier_from_token."""
 
 KINDS = {
     "a Hugging Face token": r"hf_[A-Za-z0-9]{16,}",

@@ -145,6 +145,7 @@ SECRET_NAMES = (
 )
 OTHER_NAMES = (
     "max_tokens tokenizer max-num-batched-tokens tokens PWD OLDPWD pass pass_config first_pass key sort_key KEY_SIZE "
+    "classifier_from_token "
     "cache_key eosToken eos_token_id token_ids promptTokens compass BYPASS TOKENIZERS_PARALLELISM HF_TOKEN_PATH keySize"
 )
 

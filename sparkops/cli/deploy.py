@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from json import dumps
 from typing import Annotated
@@ -36,6 +36,7 @@ from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
+from sparkops.config.serve import Task
 from sparkops.deploy import preview, sending
 from sparkops.deploy.plan import Plan
 from sparkops.deploy.provision import missing, provision, ready_agents
@@ -177,13 +178,22 @@ def up(
         (say if json else data)(request(fleet, loaded))
 
 
+REQUESTS: Mapping[Task, tuple[str, Mapping[str, object]]] = {
+    "chat": ("chat/completions", {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}),
+    "embedding": ("embeddings", {"input": "Hello"}),
+    "rerank": ("rerank", {"query": "Hello", "documents": ["Good day", "Goodbye"]}),
+}
+"""By task: a request to try a service, as its path after /v1/ and its body without the model."""
+
+
 def request(fleet: Fleet, recipe: Recipe) -> str:
     """Return a curl command that asks the service a question."""
     gateway = fleet.require_gateway()
     url = gateway.url(recipe.serve.port)
     key = "-H 'Authorization: Bearer KEY' " if gateway.api_keys else ""
-    body = {"model": recipe.service, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64}
-    return f"curl {url}/chat/completions {key}-H 'Content-Type: application/json' -d '{dumps(body)}'"
+    path, asked = REQUESTS[recipe.serve.task]
+    body = {"model": recipe.service, **asked}
+    return f"curl {url}/{path} {key}-H 'Content-Type: application/json' -d '{dumps(body)}'"
 
 
 def _swap(fleet: Fleet, release: Release, options: Options) -> None:

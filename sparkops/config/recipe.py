@@ -131,6 +131,8 @@ class Recipe(Section):
         for key in ("torch", "vllm") if engine.python and not self.image.use else ():
             if getattr(self.image, key) is None:
                 raise wrong_at(("image", key), f"missing, but the engine {self.engine} needs it")
+        if self.serve.task != "chat" and self.engine != "vllm":
+            raise wrong_at(("serve", "task"), f"expected chat: the engine {self.engine} has no other task in sparkops")
         if self.serve.tensor_parallel > 1 and not engine.executors:
             problem = f"expected 1: sparkops starts the engine {self.engine} on one node"
             raise wrong_at(("serve", "tensor_parallel"), problem)

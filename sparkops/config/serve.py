@@ -8,12 +8,17 @@ from pydantic import Field
 
 from sparkops.config.fields import EnvName, Flag, FlagValue, Line, ModelName, Positive, Section, Text, Value
 
+Task = Literal["chat", "embedding", "rerank"]
+
 
 class Serve(Section):
     """Settings of the engine's container and command line."""
 
     port: Annotated[int, Field(ge=1024, le=65000)] = 8000
     """Port of the service on the gateway. On the nodes, slot blue has the next port and slot green the one after it."""
+    task: Task = "chat"
+    """What clients send: chat requests, texts to embed (/v1/embeddings), or documents to rank (/v1/rerank). Decides the
+    checks of the smoke suite, and the request with which a guard tests a release."""
     aliases: list[ModelName] = []
     """Further names that clients may pass as `model`; each belongs to one service."""
     args: dict[Flag, FlagValue] = {}

@@ -75,6 +75,22 @@ class QuestionsCheck(SmokeCheck):
         return self
 
 
+class EmbeddingsCheck(SmokeCheck):
+    """Vectors of texts in pairs; each must be nearest to its partner's, and the same alone and in a batch."""
+
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    """Required length of a vector; if absent, any length that all have in common."""
+    min_same: Share = 0.99
+    """Minimum cosine of the vectors that a text gets alone and in a batch."""
+
+
+class RerankCheck(SmokeCheck):
+    """Queries with documents of which one answers; it must be first, and keep its score without the others."""
+
+    max_difference: Share = 0.05
+    """Maximum difference of the scores that a document gets alone and among others."""
+
+
 class TextCheck(SmokeCheck):
     """Statistics of a longer text; detects garbage with HTTP 200: `!!!!`, noise, loops."""
 
@@ -204,6 +220,8 @@ class Smoke(Section):
     """/v1/models lists the service, with a window of at least the recipe's."""
     warm_up: WarmUpCheck = WarmUpCheck()
     questions: QuestionsCheck = QuestionsCheck()
+    embeddings: EmbeddingsCheck = EmbeddingsCheck()
+    rerank: RerankCheck = RerankCheck()
     text: TextCheck = TextCheck()
     repeat: RepeatCheck = RepeatCheck()
     needle: NeedleCheck = NeedleCheck()

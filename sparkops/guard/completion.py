@@ -13,6 +13,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from math import inf
 from typing import Any
 
+from sparkops.config.serve import Task
 from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
 from sparkops.smoke.openai import SHOWN_ERROR, shown
@@ -23,6 +24,8 @@ MOST_GOT = 1000  # characters of a failure that are kept with a release
 FAILURES = 3  # in a row: a release does not answer
 IDLE_S, BUSY_S = 10.0, 1.0  # between two completions of a release that answers; of another one, or during a swap
 COMPLETIONS = "/v1/chat/completions"
+PATHS: Mapping[Task, str] = {"chat": COMPLETIONS, "embedding": "/v1/embeddings", "rerank": "/v1/rerank"}
+"""By task: the path of the request that tests a release."""
 TOKEN_HEADER, SLOT_HEADER, RELEASE_HEADER = "x-sparkops-preview", "x-sparkops-slot", "x-sparkops-release"
 
 
@@ -109,36 +112,40 @@ def parse_reply(line: Mapping[str, Any]) -> CompletionReply:
         raise ValueError(f"unexpected reply of the gateway: {error!r}") from None
 
 
-def judge(reply: CompletionReply, release: str, answer_s: float = ANSWER_S) -> CompletionEnd:
-    """Judge a reply to a request for `release`.
+def judge(reply: CompletionReply, release: str, answer_s: float = ANSWER_S, path: str = COMPLETIONS) -> CompletionEnd:
+    """Judge a reply to a request for `release` at `path`.
 
     A gateway that takes no request, closes its connection or refuses the client shows nothing about the release. A 503
     of its own does: no server of the slot takes a connection.
     """
     if reply.failure:
-        return _unanswered(reply, answer_s)
+        return _unanswered(reply, answer_s, path)
     if reply.status == HTTPStatus.TOO_MANY_REQUESTS and not reply.release:
         return CompletionEnd(Completion.CLOSED)
     if reply.size > MOST_BYTES:
-        return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: an answer of more than {MOST_BYTES} bytes")
+        return CompletionEnd(Completion.WRONG, f"{path}: an answer of more than {MOST_BYTES} bytes")
     if reply.status == HTTPStatus.OK and reply.release == release:
         return CompletionEnd(Completion.RIGHT)
     named = f"release {reply.release}" if reply.release else "no release"
     of = "" if reply.release == release else f", of {named}"
     text = shown(reply.text, SHOWN_ERROR)
-    return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: HTTP {reply.status}{of}: {text}"[:MOST_GOT])
+    return CompletionEnd(Completion.WRONG, f"{path}: HTTP {reply.status}{of}: {text}"[:MOST_GOT])
 
 
-def _unanswered(reply: CompletionReply, answer_s: float) -> CompletionEnd:
+def _unanswered(reply: CompletionReply, answer_s: float, path: str) -> CompletionEnd:
     if reply.failure is RequestFailure.LATE:
-        return CompletionEnd(Completion.LATE, f"{COMPLETIONS}: no answer within {answer_s:g} s")
+        return CompletionEnd(Completion.LATE, f"{path}: no answer within {answer_s:g} s")
     if reply.failure in (RequestFailure.UNREACHED, RequestFailure.UNANSWERED):
         return CompletionEnd(Completion.CLOSED)
-    return CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: the connection broke: {reply.why}"[:MOST_GOT])
+    return CompletionEnd(Completion.WRONG, f"{path}: the connection broke: {reply.why}"[:MOST_GOT])
 
 
-def body(service: str) -> str:
-    """Return the body of the request."""
+def body(service: str, task: Task = "chat") -> str:
+    """Return the body of the request: one token to generate, to embed or to rank."""
+    if task == "embedding":
+        return json.dumps({"model": service, "input": "1"})
+    if task == "rerank":
+        return json.dumps({"model": service, "query": "1", "documents": ["1"]})
     message = {"role": "user", "content": "1"}
     return json.dumps({"model": service, "messages": [message], "max_tokens": 1, "temperature": 0})
 
@@ -160,10 +167,11 @@ class CompletionRequest:
     answer_s: float = ANSWER_S
     path: str = ""
     """Prefix of the request's path: /SERVICE where the port is that of the one address."""
+    task: Task = "chat"
 
     def send(self) -> CompletionEnd:
         """Send it and judge the response."""
-        return judge(self._reply(), self.release, self.answer_s)
+        return judge(self._reply(), self.release, self.answer_s, PATHS[self.task])
 
     def _reply(self) -> CompletionReply:
         connection = self._connection()
@@ -181,7 +189,7 @@ class CompletionRequest:
         try:
             connection.sock.settimeout(self.answer_s)
             headers = {"Content-Type": "application/json", TOKEN_HEADER: self.token, SLOT_HEADER: self.slot.value}
-            connection.request("POST", self.path + COMPLETIONS, body(self.service), headers)
+            connection.request("POST", self.path + PATHS[self.task], body(self.service, self.task), headers)
             response = connection.getresponse()
         except TimeoutError as error:
             return CompletionReply(RequestFailure.LATE, str(error))

@@ -12,6 +12,7 @@ from functools import partial
 from ipaddress import ip_address
 from math import inf
 
+from sparkops.config.serve import Task
 from sparkops.deploy.deployment import endpoints, gateway_command
 from sparkops.engine import metrics
 from sparkops.engine.endpoints import metrics_page
@@ -20,8 +21,8 @@ from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway
 from sparkops.guard.completion import (
     ANSWER_S,
-    COMPLETIONS,
     MOST_GOT,
+    PATHS,
     Completion,
     CompletionEnd,
     CompletionRequest,
@@ -32,6 +33,7 @@ from sparkops.guard.completion import (
 )
 from sparkops.guard.environment import log
 from sparkops.guard.smoke_runs import Baking
+from sparkops.guard_client import engine_spec
 from sparkops.nodes.http import MOST_BYTES, direct
 from sparkops.nodes.node import Node
 from sparkops.nodes.streams import LineStream, SharedStream
@@ -93,11 +95,12 @@ class GatewayContainer:
 
     def probe(self, service: str, deployment: Deployment) -> CompletionEnd:
         """Send a completion to the slot of a release, past the limits of clients, and judge what came."""
-        place = {"service": service, "slot": deployment.slot.value, "path": COMPLETIONS}
+        task = task_of(deployment)
+        place = {"service": service, "slot": deployment.slot.value, "path": PATHS[task]}
         limits = {"answer_s": ANSWER_S, "most": MOST_BYTES}
         try:
-            reply = self.probes.request({**place, "body": body(service), **limits}, ANSWER_S + REPLY_S)
-            return judge(parse_reply(reply), deployment.release)
+            reply = self.probes.request({**place, "body": body(service, task), **limits}, ANSWER_S + REPLY_S)
+            return judge(parse_reply(reply), deployment.release, path=PATHS[task])
         except (OSError, ValueError):
             return CompletionEnd(Completion.CLOSED)
 
@@ -180,7 +183,7 @@ class GatewayFront:
         token = self.gateway.preview_token(fresh=health.failures > 0)
         encrypted = facts is not None and CERTIFICATE in facts.files
         place = (self.service, service.port, deployment.release, deployment.slot)
-        return CompletionRequest(*place, token, encrypted=encrypted, path=service.path).send
+        return CompletionRequest(*place, token, encrypted=encrypted, path=service.path, task=task_of(deployment)).send
 
     def execute(self, effect: FrontEffect) -> str:
         """Change the gateway, and return what it printed. Raises SparkopsError."""
@@ -202,6 +205,13 @@ class GatewayFront:
     def close(self) -> None:
         """Send no more completions."""
         self.executor.shutdown(wait=False, cancel_futures=True)
+
+
+def task_of(deployment: Deployment) -> Task:
+    """Return the task of a release; that of chat models where its spec cannot be read."""
+    with suppress(ValueError):
+        return engine_spec.of(next(deployment.heads)).parsed.serve.task
+    return "chat"
 
 
 def is_pointed(service: ServiceFacts, deployment: Deployment) -> bool:

@@ -1,7 +1,8 @@
-"""The checks of the smoke suite for any chat model. Pure.
+"""The checks of the smoke suite for any model, and for any that chats. Pure.
 
 A check is a generator: it yields requests that belong together, receives their replies, and returns a finding. It
-reads no clock and opens no connection. smoke/claims.py has the checks of a recipe's claims.
+reads no clock and opens no connection. smoke/claims.py has the checks of a recipe's claims, smoke/retrieval.py those of
+models that embed or rank.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ def models(run: Round) -> Steps:
 
 def warm_up(run: Round) -> Steps:
     """Check the status of a first request, which may take minutes."""
-    request = prompts.question(run, run.smoke.questions.prompts[0])
+    request = prompts.first(run)
     patient = replace(request, timeout_s=run.smoke.warm_up.timeout_s)
     reply = openai.complete((yield from one(patient)))
-    return status_is(reply, 200, "the first chat request failed")
+    return status_is(reply, 200, "the first request failed")
 
 
 def ask_all(run: Round) -> Generator[tuple[Request, ...], tuple[Reply, ...], dict[str, str]]:
@@ -163,7 +164,7 @@ def _wrong_in_batch(question: SmokeQuestion, reply: Reply) -> str:
 
 def negatives(run: Round) -> Steps:
     """Check that an unknown model and a too long prompt are refused."""
-    request = prompts.question(run, run.smoke.questions.prompts[0])
+    request = prompts.first(run)
     unknown = replace(request, body={**(request.body or {}), "model": f"{run.recipe.service}-unknown"})
     reply = openai.complete((yield from one(unknown)))
     findings = [status_is(reply, 404, "a model that does not exist is not refused")]

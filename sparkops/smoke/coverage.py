@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkops.config.recipe import Recipe
+from sparkops.config.serve import Task
 
 SMALL_WINDOW = 2048
 STRUCTURED_FLAGS = ("structured-outputs-config", "guided-decoding-backend")
@@ -36,6 +37,15 @@ Default = Callable[[Recipe], tuple[bool, str]]
 
 def _always(why: str) -> Default:
     return lambda _: (True, why)
+
+
+def _if(task: Task, default: Default) -> Default:
+    """Return a default that runs the check for recipes of one task only."""
+
+    def decide(recipe: Recipe) -> tuple[bool, str]:
+        return default(recipe) if recipe.serve.task == task else (False, f"serve.task is {recipe.serve.task}")
+
+    return decide
 
 
 def _needle(recipe: Recipe) -> tuple[bool, str]:
@@ -78,18 +88,20 @@ DEFAULTS: dict[str, Default] = {
     "version": _always("/version answers"),
     "models": _always("the served name and the window"),
     "warm_up": _always("the first request may compile"),
-    "questions": _questions,
-    "text": _always("statistics that differ between text and garbage"),
-    "repeat": _always("the same answers again"),
-    "needle": _needle,
-    "concurrent": lambda recipe: (True, f"{len(recipe.probe.smoke.concurrent.words)} at once"),
-    "streaming": _always("pieces over time"),
-    "tools": _tools,
-    "structured": _structured,
-    "reasoning": _reasoning,
-    "speed": _speed,
+    "questions": _if("chat", _questions),
+    "embeddings": _if("embedding", _always("texts of one meaning are nearest")),
+    "rerank": _if("rerank", _always("the document that answers is first")),
+    "text": _if("chat", _always("statistics that differ between text and garbage")),
+    "repeat": _if("chat", _always("the same answers again")),
+    "needle": _if("chat", _needle),
+    "concurrent": _if("chat", lambda recipe: (True, f"{len(recipe.probe.smoke.concurrent.words)} at once")),
+    "streaming": _if("chat", _always("pieces over time")),
+    "tools": _if("chat", _tools),
+    "structured": _if("chat", _structured),
+    "reasoning": _if("chat", _reasoning),
+    "speed": _if("chat", _speed),
     "negatives": _always("an unknown model, a prompt that is too long"),
-    "metrics": _always("token counters grow, no request stays running"),
+    "metrics": _if("chat", _always("token counters grow, no request stays running")),
     "restarts": _always("the container has not restarted"),
 }
 
@@ -108,7 +120,7 @@ def needle_tokens(recipe: Recipe, window: int | None) -> int:
     return tokens if window is None else min(tokens, window // 2)
 
 
-LIGHT = {"health", "questions"}
+LIGHT = {"health", "questions", "embeddings", "rerank"}
 
 
 def light(recipe: Recipe) -> Recipe:

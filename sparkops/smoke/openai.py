@@ -104,6 +104,25 @@ def chat(reply: Reply) -> ChatReply:
         raise _strange(reply) from None
 
 
+def vectors(reply: Reply) -> tuple[tuple[float, ...], ...]:
+    """Read the answer of /v1/embeddings, in the order of the texts. Raises Unusable."""
+    body = data(reply)
+    try:
+        items = sorted(body["data"], key=lambda item: int(item["index"]))
+        return tuple(tuple(float(value) for value in item["embedding"]) for item in items)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _strange(reply) from None
+
+
+def scores(reply: Reply) -> dict[int, float]:
+    """Read the answer of /v1/rerank: the score of each document, by its place in the request. Raises Unusable."""
+    body = data(reply)
+    try:
+        return {int(item["index"]): float(item["relevance_score"]) for item in body["results"]}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise _strange(reply) from None
+
+
 def cards(reply: Reply) -> tuple[Card, ...]:
     """Read the answer of /v1/models. Raises Unusable."""
     body = data(reply)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,8 @@ from sparkops.engine.load import Load
 from sparkops.exchange import Request
 
 COMPLETIONS = "/v1/chat/completions"
+EMBEDDINGS = "/v1/embeddings"
+RERANK = "/v1/rerank"
 MODELS = "/v1/models"
 METRICS = "/metrics"
 LOOK_S = 10.0  # for what needs no model
@@ -105,6 +107,27 @@ def chat(run: Round, prompt: str, max_tokens: int, **more: Any) -> Request:
     return Request(COMPLETIONS, body, timeout_s=run.smoke.timeout_s)
 
 
+def embed(run: Round, texts: Sequence[str]) -> Request:
+    """Return a request for the vectors of some texts."""
+    body = {"model": run.recipe.service, "input": list(texts), "encoding_format": "float"}
+    return Request(EMBEDDINGS, body, timeout_s=run.smoke.timeout_s)
+
+
+def rank(run: Round, query: str, documents: Sequence[str]) -> Request:
+    """Return a request to rank some documents by a query."""
+    body = {"model": run.recipe.service, "query": query, "documents": list(documents)}
+    return Request(RERANK, body, timeout_s=run.smoke.timeout_s)
+
+
+def first(run: Round, text: str = "") -> Request:
+    """Return a short request of the recipe's task, of `text` if given."""
+    if run.recipe.serve.task == "embedding":
+        return embed(run, [text or "1"])
+    if run.recipe.serve.task == "rerank":
+        return rank(run, "1", [text or "1"])
+    return chat(run, text, 1) if text else question(run, run.smoke.questions.prompts[0])
+
+
 def question(run: Round, question: SmokeQuestion, words: int = 0) -> Request:
     """Return a question, after so many words of other text."""
     text = question.prompt
@@ -142,8 +165,8 @@ def filler(letters: int, seed: int) -> str:
 
 
 def too_long(run: Round, window: int) -> Request:
-    """Return a prompt of more tokens than the window: every word is at least one."""
-    return chat(run, "a " * (window + 16), 1)
+    """Return a request of more tokens than the window: every word is at least one."""
+    return first(run, "a " * (window + 16))
 
 
 def holds(expect: str, text: str) -> bool:

@@ -12,7 +12,7 @@ from requests import Session
 from sparkops.config.recipe import Recipe
 from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
-from sparkops.smoke import checks, claims, coverage
+from sparkops.smoke import checks, claims, coverage, retrieval
 from sparkops.smoke.checks import Steps
 from sparkops.smoke.client import PAUSE_S, Client, StallDetector
 from sparkops.smoke.openai import Unusable
@@ -25,6 +25,8 @@ CHECKS: dict[str, Callable[[Round], Steps]] = {
     "models": checks.models,
     "warm_up": checks.warm_up,
     "questions": checks.questions,
+    "embeddings": retrieval.embeddings,
+    "rerank": retrieval.rerank,
     "text": checks.text,
     "repeat": checks.repeat,
     "needle": checks.needle,

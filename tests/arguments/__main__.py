@@ -16,7 +16,7 @@ from tests.wheels import remote
 
 def main() -> int:
     """Run each parser in turn. Returns 1 if a recipe is refused by its own, or a wrong example accepted by any."""
-    pinned = {judge for of in vllm_recipes() for judge in page.parsers(of.image.vllm or "")} | {
+    pinned = {judge for of in vllm_recipes() if of.image.vllm for judge in page.parsers(of.image.vllm)} | {
         release.image["vllm"] for release in releases.RELEASES
     }
     judged = [_judge(requirement) for requirement in dict.fromkeys((*sorted(pinned), NEWEST))]

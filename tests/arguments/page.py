@@ -17,6 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs/evidence/arguments.md"
 ACCEPTED = "accepted"
 NOT_RUN = {
     "engine": "not run: another engine than vLLM",
+    "image": "not run: a finished image of another build; its own parser judges on a node",
     "no wheel": "not run: the package index has no wheel of this version",
     "not imported": "not run: the parser of this version does not import here",
 }
@@ -120,8 +121,10 @@ def table(head: tuple[str, ...], lines: Iterable[Row | Parser]) -> str:
 
 def row(of: Recipe, problems: Mapping[str, Mapping[str, str] | str]) -> Row:
     """Return the row of a recipe. `problems`: what each parser reports of each recipe, or why it did not run."""
-    if of.engine != "vllm" or of.image.vllm is None:
+    if of.engine != "vllm":
         return Row(of.name, "-", "-", NOT_RUN["engine"], "-", "-")
+    if of.image.vllm is None:
+        return Row(of.name, "-", "-", NOT_RUN["image"], "-", digest(of))
     own, newest = (verdict(of.name, judges, problems) for judges in (parsers(of.image.vllm), (NEWEST,)))
     return Row(of.name, version(of.image.vllm), of_what(of), own, newest, digest(of))
 

@@ -62,6 +62,7 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
     loaded = load()
 
     assert loaded.serve.model_dump() == {
+        "task": "chat",
         "port": 8000,
         "aliases": [],
         "args": {},

@@ -6,17 +6,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from sparkops.config.recipe import Recipe
+from sparkops.config.serve import Task
 from sparkops.deploy.deployment import endpoints
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
 from sparkops.guard import completion
 from sparkops.guard.completion import FAILURES, Completion, CompletionRequest, ReleaseHealth
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
+from sparkops.guard.gateway_front import GatewayContainer, GatewayFront, task_of
 from sparkops.guard.smoke_runs import Baking
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.names import Slot
@@ -29,6 +31,14 @@ from tests.http_server import Asked, answering
 from tests.nodes.recording import RecordingNode
 
 pytestmark = pytest.mark.local
+
+
+def deployment(of: Recipe) -> Deployment:
+    """A release of a recipe on one node."""
+    data = of.model_dump(mode="json", exclude_defaults=True)
+    given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.GREEN, "index": 0, "jobs": 1}
+    spec = EngineSpec.model_validate({**given, "address": "10.0.0.1", "node": {"transport": "local"}})
+    return Deployment("q-2", Slot.GREEN, (Replica((rank_spec(spec, "n1"),)),))
 
 
 @contextmanager
@@ -67,6 +77,36 @@ def ask(port: int, **more: Any) -> Completion:
 def test_only_the_right_release_counts(status: int, release: str, expected: Completion) -> None:
     with gateway(status, release) as port:
         assert ask(port) is expected
+
+
+@pytest.mark.parametrize(
+    ("task", "path", "body"),
+    [
+        ("embedding", "/v1/embeddings", {"model": "chat", "input": "1"}),
+        ("rerank", "/v1/rerank", {"model": "chat", "query": "1", "documents": ["1"]}),
+    ],
+)
+def test_a_release_is_tested_with_a_request_of_its_task(task: Task, path: str, body: Any) -> None:
+    with answering(lambda _: HttpAnswer(500, b"no", {"x-sparkops-release": "q-2"})) as server:
+        end = CompletionRequest("chat", server.port, "q-2", Slot.GREEN, "t0k3n", task=task).send()
+
+    assert [(request.path, request.json) for request in server.requests] == [(path, body)]
+    assert end.got == f"{path}: HTTP 500: 'no'"
+
+
+@pytest.mark.parametrize("task", ["chat", "embedding", "rerank"])
+def test_the_task_of_a_release_is_in_its_spec(task: Task) -> None:
+    of = recipe(serve={"port": 8080, "task": task})
+
+    assert task_of(deployment(of)) == task
+
+
+def test_a_release_whose_spec_another_version_wrote_is_asked_to_chat() -> None:
+    known = deployment(recipe())
+    (replica,) = known.replicas
+    unread = replace(known, replicas=(Replica(tuple(replace(rank, spec="{}") for rank in replica.ranks)),))
+
+    assert task_of(unread) == "chat"
 
 
 @pytest.mark.parametrize(
@@ -161,10 +201,7 @@ class Front:
     now_s: float = 0.0
 
     def __post_init__(self) -> None:
-        data = recipe().model_dump(mode="json", exclude_defaults=True)
-        given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.GREEN, "index": 0, "jobs": 1}
-        spec = EngineSpec.model_validate({**given, "address": "10.0.0.1", "node": {"transport": "local"}})
-        self.target = Deployment("q-2", Slot.GREEN, (Replica((rank_spec(spec, "n1"),)),))
+        self.target = deployment(recipe())
         [(address, port)] = endpoints(self.target)
         slot = SlotFacts("chat", Slot.GREEN, "q-2", "q-2", (f"{address}:{port}",))
         service = ServiceFacts("chat", self.port, "", "be_chat_green", {Slot.GREEN: slot})

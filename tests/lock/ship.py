@@ -28,7 +28,13 @@ MACHINE = "aarch64"
 UBUNTU = "nvidia/cuda:13.0.2-devel-ubuntu24.04"
 PYTHON = {UBUNTU: ("3.12", "aarch64-manylinux_2_39")}
 """Version of Python and uv's name of the platform, by base: Ubuntu 24.04 has Python 3.12 and glibc 2.39."""
-UNTIL = {"0.23.0": "2026-06-30", "0.27.1": "2026-08-31", "0.28.0": "2026-09-15", "0.30.0": "2026-10-10"}
+UNTIL = {
+    "0.23.0": "2026-06-30",
+    "0.27.1": "2026-08-31",
+    "0.28.0": "2026-09-15",
+    "0.30.0": "2026-10-10",
+    "0.32.0": "2026-11-05",
+}
 """The last day of packages, by the version of vLLM; what a recipe pins itself may be of any day up to TODAY."""
 TODAY = "2026-11-22"
 NEWER = {"ray": ("aiohttp", "yarl")}

@@ -117,10 +117,13 @@ def _weights_of_122b() -> Iterator[Case]:
     yield Case("122B NVFP4 txn545, by its publisher", "GB", 75.6, ARTICLE, size(nvfp4(drafts=False), GB))
     bits = "which layers txn545 keeps in 16 bits, and a reading instead of `~63`: 78 GB on disk are 72.6 GiB"
     yield Case("122B NVFP4 txn545, loaded", "GiB", 63, POST, size(nvfp4(drafts=False)), bits)
-    yield Case("122B NVFP4 heretic", "GB", 76, HERETIC, size(nvfp4(drafts=False), GB))
+    heads = "whether MTP is in the article's 76 GB: it drafted with the checkpoint's own heads, but says `~76GB` only"
+    yield Case("122B NVFP4 heretic with MTP", "GB", 76, HERETIC, size(nvfp4(drafts=True), GB), heads)
+    yield Case("122B NVFP4 heretic without MTP", "GB", 76, HERETIC, size(nvfp4(drafts=False), GB))
     yield Case("122B NVFP4 bjk110", "GB", 75, LABS, size(nvfp4(drafts=False), GB))
-    yield Case("122B BF16", "GB", 250, LABS, size(whole, GB))
-    yield Case("122B BF16", "GiB", 234, f"{POST}, which writes GB", size(whole))
+    yield Case("122B BF16, `~250GB`", "GB", 250, LABS, size(whole, GB))
+    binary = "the unit: both write GB; 234 GiB (251 GB) agree with labs' other figure"
+    yield Case("122B BF16, `234GB`", "GB", 234, f"{POST}, {LABS}", size(whole, GB), binary)
 
 
 def _weights_of_others() -> Iterator[Case]:

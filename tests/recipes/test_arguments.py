@@ -24,7 +24,7 @@ def test_every_recipe_has_one_row() -> None:
 @EACH
 def test_the_row_is_of_the_version_and_arguments_that_the_recipe_has_now(of: Recipe) -> None:
     row = ROWS[of.name]
-    judges = page.parsers(of.image.vllm or "")
+    judges = page.parsers(of.image.vllm) if of.image.vllm else ()
     problems = {judge: {of.name: ""} for judge in (*judges, NEWEST)}
     now = replace(page.row(of, problems), verdict=row.verdict, newest=row.newest)
 

@@ -35,9 +35,15 @@ SYSTEMS = {
     "pairs of 122B": "122b-autoround-tp2 122b-autoround-tp2-mp 122b-fp8-tp2",
     "larger pairs": "qwen3-235b-gptq-tp2 397b-nvfp4-tp2 397b-int4-tp2 deepseek-v4-flash-tp2",
     "others": "qwen3.6-35b-fp8 qwen3.6-27b-fp8 qwen3-30b-a3b gpt-oss-120b gemma4-31b-it",
-    "of autumn 2026": "qwen3.6-35b-nvfp4 qwen3.8-27b-fp8 qwen3.8-flash-next-nvfp4-tp2",
+    "of autumn 2026": "qwen3.6-35b-nvfp4 qwen3.8-27b-fp8 qwen3.8-flash-next-nvfp4-tp2 nemotron-3.5-lightning-nvfp4",
+    "on images of others": "qwen3.8-27b-nvfp4 qwen3.8-flash-next-nvfp4",
+    "a pair of autumn 2026": "mimo-v2.6-flash-tp2",
+    "pairs on images of others": "deepseek-v4-flash-0731-tp2 glm-5.3-flash-nvfp4-tp2",
+    "retrieval": "qwen3-vl-embedding-8b qwen3-vl-reranker-8b",
     "without a GPU": "tiny-qwen3-cpu tiny-qwen3-cpu-tp2 tiny-qwen3-cpu-tp2-mp stand-in",
 }
+DRAFTING = ("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8", "V4-Flash-0731", "GLM-5.3-Flash-NVFP4-Spark")
+"""Parts of the paths of checkpoints that have a draft head."""
 # Arguments of Atlas's `serve` that the recipes may use, from its own help (Avarok-Cybersecurity/atlas, serve_args.rs).
 ATLAS = {"max-seq-len", "max-prefill-tokens", "max-batch-size", "gpu-memory-utilization", "tool-call-parser"}
 ATLAS |= {
@@ -66,7 +72,9 @@ def test_a_claim_covers_what_the_engine_is_told_to_take(shipped_recipe: Recipe) 
     share = float(shipped_recipe.serve.args["gpu-memory-utilization"])
 
     assert shipped_recipe.memory.claim_gib < SHOWN_GIB
-    assert share * SHOWN_GIB + HOST_GIB <= shipped_recipe.memory.claim_gib < share * SHOWN_GIB + 9
+    assert share * SHOWN_GIB + HOST_GIB <= shipped_recipe.memory.claim_gib
+    if "kv-cache-memory-bytes" not in shipped_recipe.serve.args:  # with it vLLM ignores the share
+        assert shipped_recipe.memory.claim_gib < share * SHOWN_GIB + 9
     assert not [*bound.refusals(shipped_recipe, "n1", SHOWN_GIB)]
 
 
@@ -74,6 +82,9 @@ def test_a_claim_covers_what_the_engine_is_told_to_take(shipped_recipe: Recipe) 
 def test_a_spark_with_64_gb_is_refused_with_the_arithmetic(shipped_recipe: Recipe) -> None:
     """Such a node shows about 60.8 GiB, half of what a Spark with 128 GB shows."""
     claim = shipped_recipe.memory.claim_gib
+    if claim < 60.8 - 4:  # 4 GiB stay free
+        assert not [*bound.refusals(shipped_recipe, "n1", 60.8)]
+        return
     [error] = bound.refusals(shipped_recipe, "n1", 60.8)
 
     assert str(error) == f"n1: {claim:g} GiB claimed, 60.8 GiB in total: {claim - 60.8:.1f} GiB short"
@@ -122,10 +133,19 @@ def test_a_ray_cluster_needs_ray_in_the_image_and_a_pair_without_it_does_not(shi
 
 @EVERY
 def test_drafts_are_for_checkpoints_and_engines_that_can(shipped_recipe: Recipe) -> None:
-    """The MTP head is in these checkpoints; drafting needs FlashInfer's attention or vLLM's own choice."""
-    if "speculative-config" in shipped_recipe.serve.args:
-        assert any(part in shipped_recipe.model.path for part in ("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8"))
-        assert shipped_recipe.serve.args.get("attention-backend", "FLASHINFER") == "FLASHINFER"
+    """The head is in these checkpoints, or in a draft beside them; b12x has its own attention, else FlashInfer's."""
+    drafting = shipped_recipe.serve.args.get("speculative-config")
+    if isinstance(drafting, dict):
+        assert shipped_recipe.model.draft or any(part in shipped_recipe.model.path for part in DRAFTING)
+        assert shipped_recipe.serve.args.get("attention-backend", "FLASHINFER") in ("FLASHINFER", "B12X")
+
+
+@EVERY
+def test_a_draft_beside_the_model_is_the_one_that_the_engine_reads(shipped_recipe: Recipe) -> None:
+    drafting = shipped_recipe.serve.args.get("speculative-config")
+    named = drafting.get("model") if isinstance(drafting, dict) else None
+
+    assert named == (f"/models/{shipped_recipe.model.draft.path}" if shipped_recipe.model.draft else None)
 
 
 def test_atlas_gets_arguments_that_atlas_has() -> None:

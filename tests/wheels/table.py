@@ -23,7 +23,7 @@ RUN = {
 """Recipes whose image, or one with the same packages, was built and gated; the pages beside this one show how."""
 INSTALLED = {
     "vllm-source": "built from source",
-    "finished": "in NVIDIA's container",
+    "finished": "in a finished image",
     "atlas": "another engine",
     "stand-in": "no engine",
 }
@@ -36,7 +36,7 @@ def page(recipes: Sequence[Recipe], read: Mapping[str, Any]) -> str:
         "# Wheels, arguments, mods and gate of each recipe",
         "",
         f"Written by `make wheel-facts` from the package index on {read['read']}; all facts: tests/wheels/facts.json.",
-        "The wheel is the one for arm64. Where a recipe builds vLLM from source or uses NVIDIA's container, it is the",
+        "The wheel is the one for arm64. Where a recipe builds vLLM from source or uses a finished image, it is the",
         "wheel of that release, and the image may differ from it. Arguments: [arguments.md](arguments.md). A predicted",
         "gate compares the compiled modules of the wheel with those that its platform code imports; it says nothing",
         "about torch, GPU code or the base. [images.md](images.md) and [arm64.md](arm64.md) show the gates that ran.",
