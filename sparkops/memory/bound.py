@@ -89,7 +89,7 @@ def refusals(
     name, claim, total = recipe.name, recipe.memory.claim_gib, f"{total_gib:.1f} GiB{of} in total"
     if claim > total_gib:
         problem = f"{node}: {claim:g} GiB claimed, {total}: {claim - total_gib:.1f} GiB short"
-        yield PlanRefused(problem, next_step="Use a node with more memory, or a smaller model: sparkops recipes")
+        yield PlanRefused(problem, next_step="Use a node with more memory, or a smaller model: sparkops recipes --fits")
         return
     try:
         most = bound(recipe, total_gib, host_gib, "outside its budget" if of else "of the host side")

@@ -45,6 +45,7 @@ def test_the_newest_vllm_comes_first_and_what_needs_no_gpu_last() -> None:
         read("recipes/b.yaml", service="old", image=cuda("0.9.0")),
         read("recipes/c.yaml", service="mixed", image=cuda("0.19.2rc1.dev154")),
         read("recipes/d.yaml", service="mixed", image=cuda("0.30.0")),
+        read("recipes/h.yaml", service="mixed", image=cuda("0.9.0")),
         read("recipes/e.yaml", service="new", image=cuda("0.23.0")),
         read("recipes/f.yaml", service="alike", image=cuda("0.23.0")),
         read("recipes/g.yaml", service="unknown", image={"use": "example.com/vllm:1"}),

@@ -87,8 +87,8 @@ def test_a_pair_needs_two_nodes_that_are_joined() -> None:
     pair = of(serve=SERVE)
     two = {"n1": joined(1, 90), "n2": joined(2, 39)}
 
-    assert fits(pair, **two) == Suitable((("n1", "n2"),))
-    assert fits(pair, **{**two, "n2": joined(2, 90)}).now == (("n1", "n2"),)
+    assert suitable(pair, two, TCP) == Suitable((("n1", "n2"),))
+    assert suitable(pair, {**two, "n2": joined(2, 90)}, TCP).now == (("n1", "n2"),)
     assert fits(pair, n1=joined(1, 90)) == Suitable((), reasons=("2 nodes needed, available: n1",))
 
 
@@ -97,7 +97,7 @@ def test_a_pair_whose_network_is_refused_or_unknown_fits_nowhere() -> None:
 
     [refused] = fits(pair, FabricRules(), n1=joined(1, 90), n2=joined(2, 90)).reasons
     [unknown] = fits(pair, n1=joined(1, 90), n2=unread).reasons
-    assert "allow_tcp" in refused or "RDMA" in refused
+    assert refused == "no RoCE between n1 and n2: n1 has no RDMA device; n2 has no RDMA device"
     assert UNREAD in unknown
 
 
@@ -105,5 +105,5 @@ def test_more_nodes_than_sparkops_joins_are_refused() -> None:
     four = of(serve={"tensor_parallel": 4, "executor": "mp"})
     nodes = {f"n{number}": joined(number, 90) for number in range(1, 5)}
 
-    [reason] = fits(four, **nodes).reasons
+    [reason] = suitable(four, nodes, TCP).reasons
     assert reason == "q: serve.tensor_parallel is 4: a replica runs on at most 2 nodes"

@@ -15,7 +15,10 @@ from sparkops.memory import bound
 from tests.examples import CHECKPOINT, CUDA, HOST, IMAGE_ID, node, rank, recipe
 
 GPU: dict[str, Any] = {"image": {"torch": CUDA, "vllm": "vllm==0.23.0"}}
-USE, LESS = "Use a node with more memory, or a smaller model: sparkops recipes", "Set serve.args.gpu-memory-utilization"
+USE, LESS = (
+    "Use a node with more memory, or a smaller model: sparkops recipes --fits",
+    "Set serve.args.gpu-memory-utilization",
+)
 
 
 def wanting(claim: float, size_gb: float | None = None, **args: Any) -> dict[str, Any]:
