@@ -115,13 +115,17 @@ def gpu(node: NodeConfig) -> tuple[str, ...]:
 
 def put(container: str, path: str, content: bytes) -> Command:
     """Write `content` to `path` in a created container: owned by the engine's user, mode 0400, removed with it."""
-    file, archive = PurePosixPath(path), io.BytesIO()
-    member = tarfile.TarInfo(file.name)
-    member.size, member.mode = len(content), 0o400
-    member.uid = member.gid = runtime.USER
+    file = PurePosixPath(path)
+    return docker("cp", "-", f"{container}:{file.parent}", stdin=_tar(file.name, content, 0o400, runtime.USER))
+
+
+def _tar(name: str, content: bytes, mode: int, user: int) -> bytes:
+    """Return an archive of one file. Its time is 0, so that the same content gives the same bytes."""
+    archive, member = io.BytesIO(), tarfile.TarInfo(name)
+    member.size, member.mode, member.uid, member.gid = len(content), mode, user, user
     with tarfile.open(fileobj=archive, mode="w") as packed:
         packed.addfile(member, io.BytesIO(content))
-    return docker("cp", "-", f"{container}:{file.parent}", stdin=archive.getvalue())
+    return archive.getvalue()
 
 
 def named(command: Command, name: str) -> Command:
@@ -204,9 +208,12 @@ def build(
 
 
 def label(image: str, name: str, labels: Mapping[str, str]) -> Command:
-    """Give an image another name and further labels: a build without a step."""
+    """Give an image another name and further labels: a build without a step.
+
+    Sent as an archive: buildx 0.13 leaves two directories in /tmp for each Dockerfile that it reads from stdin.
+    """
     argv = (*BUILDKIT, "docker", "build", "--quiet", f"--tag={name}", *label_options(labels), "-")
-    return Command(argv, stdin=f"FROM {image}\n".encode(), timeout_s=120.0, changes=True)
+    return Command(argv, stdin=_tar("Dockerfile", f"FROM {image}\n".encode(), 0o644, 0), timeout_s=120.0, changes=True)
 
 
 def tag(image: str, name: str) -> Command:

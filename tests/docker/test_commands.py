@@ -199,7 +199,9 @@ def test_a_container_can_be_created_under_another_name_and_renamed() -> None:
 
 def test_a_script_and_a_dockerfile_go_through_stdin() -> None:
     assert commands.check_image("t", b"print()").stdin == b"print()"
-    assert commands.label("t", "n", {}).stdin == b"FROM t\n"
+    with tarfile.open(fileobj=io.BytesIO(commands.label("t", "n", {}).stdin)) as archive:
+        contents = {member.name: archive.extractfile(member) for member in archive}
+    assert {name: file.read() for name, file in contents.items() if file} == {"Dockerfile": b"FROM t\n"}
 
 
 def test_who_ended_a_container_is_read_from_docker_s_events() -> None:
