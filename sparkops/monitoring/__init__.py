@@ -1,0 +1,1 @@
+"""Configuration of Prometheus and Grafana for a fleet, from its inventory. Pure."""
