@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
+from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
 from sparkops.guard.environment import log
 from sparkops.guard.filter import Filter
 from sparkops.guard.follower import Follower
@@ -23,7 +24,7 @@ from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.guard.messages import GuardReply, Message, derive
 from sparkops.guard.node_report import Sampler, serve_reports
 from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.operator_socket import Verbs, open_socket
+from sparkops.guard.operator_socket import open_socket
 from sparkops.guard.peers import GuardLink, PeerLink
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.guard_client.commands import DOCKER, PEER_PORT
@@ -58,10 +59,16 @@ class Daemon:
     """When the leader's last message came, in monotonic seconds."""
     follower: Follower = field(init=False)
     leadership: Leadership = field(init=False)
+    sampler: Sampler = field(init=False)
+    watcher: EngineWatcher = field(init=False)
 
     def __post_init__(self) -> None:
         self.follower = Follower(self.state, self.node, self.log)
         self.leadership = Leadership(self.state, self.node, self.follower, link(self.node.name), self.log)
+        requests = OperatorRequests(self.leadership).verbs()
+        self.sampler = Sampler(self.node, {**requests, "findings": lambda _: self.watcher.findings()})
+        notes, promoted = self.follower.jobs.notes, self.follower.promoted
+        self.watcher = EngineWatcher(self.node, notes, promoted, self.sampler.newest, self.log, self.over)
 
     def run(self) -> None:
         """Run while Docker answers. Docker then restarts the container, which mounts the present socket.
@@ -75,28 +82,29 @@ class Daemon:
             self.leadership.start()
             opened.callback(self.leadership.close)
             rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
-            requests = OperatorRequests(self.leadership).verbs()
-            server = open_socket({**self.leadership.verbs(), **requests, **rebuild.verbs()})
+            server = open_socket({**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs()})
             opened.callback(server.shutdown)
-            self._report(opened, requests)
+            self._report(opened)
+            self._begin("watch", self.watcher.look, WATCH_S)
             self._watch_docker()
         self.log("Docker stopped answering")
 
-    def _report(self, opened: ExitStack, requests: Verbs) -> None:
+    def _report(self, opened: ExitStack) -> None:
         """Report this node to `sparkops status`, which else reads it over SSH. A failure ends no guard."""
-        sampler = Sampler(self.node, requests)
+        self._begin("samples", self.sampler.look, SAMPLE_S)
         try:
-            opened.callback(serve_reports(sampler.report).shutdown)
+            opened.callback(serve_reports(self.sampler.report).shutdown)
         except OSError as error:
             self.log(f"no reports to `sparkops status`: {error}")
-            return
-        threading.Thread(target=self._repeat, args=(sampler.look, SAMPLE_S), name="samples", daemon=True).start()
+
+    def _begin(self, name: str, act: Callable[[], None], pause_s: float) -> None:
+        threading.Thread(target=self._repeat, args=(act, pause_s), name=name, daemon=True).start()
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
         floor = MemoryFloor(self.follower, self.node, self.log)
         threading.Thread(target=self._poll, name="poll", daemon=True).start()
-        threading.Thread(target=self._repeat, args=(floor.look, RELIEF_S), name="relief", daemon=True).start()
+        self._begin("relief", floor.look, RELIEF_S)
         try:
             yield
         finally:
