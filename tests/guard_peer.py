@@ -53,6 +53,7 @@ class Peer:
             "state": self._state,
             "intend": self._intend,
             "events": self._events,
+            "findings": lambda _: [],
             "starts": lambda request: self.starts(request["service"]),
             "secret": lambda _: None,
             "key": lambda request: {"key": f"key of {request['node']}"},

@@ -11,6 +11,7 @@ from sparkops.network.finding import Finding
 from sparkops.status.drift import NEEDS_PERSON
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift
+from sparkops.watch.finding import EngineFinding
 
 STARTABLE = ("created", "exited")
 NOT_REACHED = "GUARD_NOT_REACHED"
@@ -32,6 +33,13 @@ def unresolved(drift: Sequence[Drift]) -> Iterator[Finding]:
     for row in drift:
         if row.code == NEEDS_PERSON:
             yield Finding(code="NEEDS_PERSON", node=row.node, problem=row.detail, next_step=row.next_step)
+
+
+def watched(found: Sequence[EngineFinding]) -> Iterator[Finding]:
+    """Yield the findings of the guards' watch, as status shows them."""
+    for finding in found:
+        problem = f"{finding.container}: {finding.detail}"
+        yield warning(finding.code, finding.node, problem, finding.next_step)
 
 
 def _of_node(node: NodeFacts, report: NodeReport | SparkopsError | None) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | N
     status = join(list(results), reports, fleet.gateway)
     live += reachability.findings(nodes, reports, status.drift)
     live += reachability.unresolved(status.drift)
+    live += reachability.watched(status.findings)
     live += _closed(status)
     live += login.findings(nodes) if login else ()
     return DoctorResult(rules.diagnose(results, joined, live), status)

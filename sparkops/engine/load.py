@@ -10,7 +10,16 @@ KV_USE = "vllm:kv_cache_usage_perc"
 FIRST_TOKEN = ("vllm:time_to_first_token_seconds_sum", "vllm:time_to_first_token_seconds_count")
 PREFIX = ("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total")
 DRAFT = ("vllm:spec_decode_num_accepted_tokens_total", "vllm:spec_decode_num_draft_tokens_total")
-METRICS = (RUNNING, WAITING, GENERATED, KV_USE, *FIRST_TOKEN, *PREFIX, *DRAFT)
+STEPS = (
+    "vllm:iteration_tokens_total_count",
+    "vllm:prompt_tokens_total",
+    GENERATED,
+    KV_USE,
+    RUNNING,
+    WAITING,
+)
+"""Figures that change with a step. One that only reads a piece of a long prompt changes the cache's use."""
+METRICS = (RUNNING, WAITING, GENERATED, KV_USE, *FIRST_TOKEN, *PREFIX, *DRAFT, *STEPS[:2])
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkops.engine.load import GENERATED, RUNNING, WAITING, Load, read
-
-STEPS = (
-    "vllm:iteration_tokens_total_count",
-    "vllm:prompt_tokens_total",
-    GENERATED,
-    "vllm:kv_cache_usage_perc",
-    RUNNING,
-    WAITING,
-)
-"""Figures that change with a step. One that only reads a piece of a long prompt changes the cache's use."""
+from sparkops.engine.load import STEPS, Load, read
 
 
 def parse(text: str) -> Load:

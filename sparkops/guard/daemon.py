@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
+from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
 from sparkops.guard.environment import log
 from sparkops.guard.figures import Figures
 from sparkops.guard.filter import Filter
@@ -61,10 +62,16 @@ class Daemon:
     """When the leader's last message came, in monotonic seconds."""
     follower: Follower = field(init=False)
     leadership: Leadership = field(init=False)
+    sampler: Sampler = field(init=False)
+    watcher: EngineWatcher = field(init=False)
 
     def __post_init__(self) -> None:
         self.follower = Follower(self.state, self.node, self.log)
         self.leadership = Leadership(self.state, self.node, self.follower, link(self.node.name), self.log)
+        requests = OperatorRequests(self.leadership).verbs()
+        self.sampler = Sampler(self.node, {**requests, "findings": lambda _: self.watcher.findings()})
+        notes, promoted = self.follower.jobs.notes, self.follower.promoted
+        self.watcher = EngineWatcher(self.node, notes, promoted, self.sampler.newest, self.log, self.over)
 
     def run(self) -> None:
         """Run while Docker answers. Docker then restarts the container, which mounts the present socket.
@@ -78,26 +85,24 @@ class Daemon:
             self.leadership.start()
             opened.callback(self.leadership.close)
             rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
-            requests = OperatorRequests(self.leadership).verbs()
-            sampler = Sampler(self.node, requests)
-            figures = Figures(self.leadership, sampler, lambda: self.message_s)
+            figures = Figures(self.leadership, self.sampler, lambda: self.message_s)
             monitoring = FiguresServer(self.state, figures.text, self.log)
             opened.callback(monitoring.close)
-            verbs = {**self.leadership.verbs(), **requests, **rebuild.verbs()}
+            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs()}
             opened.callback(open_socket(monitoring.carried(verbs)).shutdown)
-            self._report(opened, sampler)
+            self._report(opened)
             self._start("monitoring", monitoring.look, LISTEN_S)
+            self._start("watch", self.watcher.look, WATCH_S)
             self._watch_docker()
         self.log("Docker stopped answering")
 
-    def _report(self, opened: ExitStack, sampler: Sampler) -> None:
+    def _report(self, opened: ExitStack) -> None:
         """Report this node to `sparkops status`, which else reads it over SSH. A failure ends no guard."""
+        self._start("samples", self.sampler.look, SAMPLE_S)
         try:
-            opened.callback(serve_reports(sampler.report).shutdown)
+            opened.callback(serve_reports(self.sampler.report).shutdown)
         except OSError as error:
             self.log(f"no reports to `sparkops status`: {error}")
-            return
-        self._start("samples", sampler.look, SAMPLE_S)
 
     def _start(self, name: str, act: Callable[[], None], pause_s: float) -> None:
         threading.Thread(target=self._repeat, args=(act, pause_s), name=name, daemon=True).start()

@@ -11,14 +11,14 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkops.errors import Busy, SparkopsError
 from sparkops.guard.durable import Unreadable
-from sparkops.guard.engines import ContainerReader, Engines, reason
+from sparkops.guard.engines import FRESH_S, ContainerReader, Engines, reason
 from sparkops.guard.jobs import Jobs
 from sparkops.guard.leases import Leases
-from sparkops.guard.local_service import LocalService
+from sparkops.guard.local_service import LocalService, PromotedRank
 from sparkops.guard.next_task import Moment, load_ahead, next_start, next_task
 from sparkops.guard.notes import Note, last_restart_s
 from sparkops.guard.state import State
@@ -76,6 +76,13 @@ class Follower:
         service = self._by_name.get(name)
         starts = dict(service.starts) if service else {}
         return {name: start.progress for name, start in starts.items() if start.progress}
+
+    def promoted(self) -> list[PromotedRank]:
+        """Return the containers of the active releases on this node. While the node has a lease, all are unknown."""
+        with self.jobs.lock:
+            boot, leased = self._boot, bool(self.leases.text) or not self.reads(FRESH_S)
+            ranks = [rank for service in self._by_name.values() for rank in service.promoted(boot)]
+        return [replace(rank, unknown=True) for rank in ranks] if leased else ranks
 
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Let no engine start to load here while the context lasts. Raises Busy while one may, NotReady if unknown."""

@@ -21,6 +21,25 @@ SETTLE_S = 3.0
 """Docker lists a kill after it has sent the signal: a container that has just ended may lack it for a moment."""
 
 
+@dataclass(frozen=True)
+class PromotedRank:
+    """One container of the active release on this node, while no swap, stop or operator is about to change it."""
+
+    service: str
+    release: str
+    rank: RankSpec
+    head: bool
+    """Whether it is rank 0, which answers for all ranks of its replica."""
+    container: Container | None
+    """As last read; None if it does not exist, or Docker does not inspect it."""
+    starting: bool
+    """Whether it starts, or is about to."""
+    unknown: bool
+    """Whether it is not known to have loaded, or Docker was not read."""
+    restarts: int
+    """Restarts within an hour, by this guard and, of rank 0, by the leader."""
+
+
 @dataclass
 class LocalService:
     """One service on one node. Everything here is lost with the process, `record` and `by_hand` excepted."""
@@ -236,6 +255,35 @@ class LocalService:
         unread = any(self.unread[name].running for name in self.ranks if name in self.unread)
         loading = any(self._state(container) is EngineState.LOADING for container in existing)
         return bool(self.pending) or unread or loading
+
+    def promoted(self, boot: str) -> Iterator[PromotedRank]:
+        """Yield the containers of the active release on this node; none during a swap or stop, or without orders.
+
+        A leader that is lost may have ordered something else by now, but what this guard has is in its order.
+        """
+        journal = self.order.journal if self.order else None
+        if journal is None or journal.active is None or journal.unfinished or journal.stopping:
+            return
+        heads = {rank.place for rank in journal.active.heads}
+        for rank in journal.active.on(self.node):
+            name, head = rank.container, rank.place in heads
+            if self.down(name, boot) or name in self.by_hand:
+                continue
+            container, start = self.containers.get(name), self.starts.get(name)
+            running = container is not None and container.running
+            own = self.record.restarts if self.record.armed and self.record.armed.container == name else 0
+            yield PromotedRank(
+                service=self.name,
+                release=journal.active.release,
+                rank=rank,
+                head=head,
+                container=container,
+                starting=self.pending == name or self.job is not None or bool(start and start.progress),
+                unknown=not self.fresh
+                or name in self.unread
+                or (running and container is not None and self.loaded(container) is not Answer.YES),
+                restarts=own + (journal.restarts if head else 0),
+            )
 
     def expendable(self) -> Iterator[str]:
         """Yield running engines that may be killed before memory runs out, in kill order."""

@@ -41,6 +41,8 @@ OLD_S = 4.0
 class Sampled:
     """One engine at `at_s`, in monotonic seconds, and its figures some seconds before if they are known."""
 
+    container: str
+    """Name of the container; empty where Docker does not inspect it."""
     start: str
     """When its container was started: a later start is another engine."""
     at_s: float
@@ -49,6 +51,12 @@ class Sampled:
     @property
     def healthy(self) -> bool:
         return bool(self.engine.get("healthy"))
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The newest figures; none of an engine that does not answer."""
+        newest: dict[str, float] = self.engine["second" if "second" in self.engine else "first"] if self.healthy else {}
+        return newest
 
 
 @dataclass
@@ -78,6 +86,10 @@ class Sampler:
                 return
         self._sampled_s = now_s
         self._renew(node_survey.containers(str(self._request["label"]))[0], 0.0)
+
+    def newest(self, container: str) -> Sampled | None:
+        """Return the last sample of a container, by its name; None before the first one."""
+        return next((sample for sample in tuple(self._samples.values()) if sample.container == container), None)
 
     def report(self) -> Facts:
         """Return what node_survey.survey returns, with the age of each engine's sample in seconds."""
@@ -123,7 +135,8 @@ class Sampler:
         newest = self._samples.get(inspect["Id"])
         last = newest if newest and newest.start == _start(inspect) and newest.healthy else None
         engine = node_survey.engine(inspect, self._request, lambda port: self._figures(port, last))
-        return Sampled(_start(inspect), self.clock(), engine)
+        name = inspect["Name"].lstrip("/") if "Config" in inspect else ""
+        return Sampled(name, _start(inspect), self.clock(), engine)
 
     def _figures(self, port: int, last: Sampled | None) -> Facts:
         """Return the figures of an engine after those of its last sample; without one, two samples of now."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
@@ -19,6 +20,8 @@ from sparkops.swap.journal import HOUR_S, PAUSES_S
 
 RESTART = "restart"
 """The kind of the event of a restart, by this guard or by the leader."""
+FINDING = "finding"
+"""The kind of the events with which a finding of the watch begins and ends."""
 Note = effects.KeepCopy | effects.ArmBoot | effects.MarkStart | effects.MarkRestart | effects.MarkStop
 """Effects that are notes on disk."""
 
@@ -101,15 +104,33 @@ class Notes:
 
     def save_evidence(self, service: LocalService, container: Container, why: str, files: Mapping[str, str]) -> None:
         """Save the evidence of a failure, and note it for `history`."""
-        node = self.engines.node.name
-        event = {"kind": "evidence", "text": f"{container.name}: {why.splitlines()[0]}", "node": node, "lasting": True}
+        text = f"{container.name}: {why.splitlines()[0]}"
         try:
-            evidence = {**files, **self.engines.evidence(container.name)}
-            path = self.state.keep(service.name, container.release, evidence)
-            saved = {"evidence": [f"{node}: docker cp {CONTAINER}:{path} ."]} if path else {}
+            saved = self._kept(service.name, container.release, container.name, files)
+            event = {"kind": "evidence", "text": text, "node": self.engines.node.name, "lasting": True}
             self.state.add_event(service.name, {**event, **saved})
         except (SparkopsError, OSError) as error:
             self.log(f"{container.name}: evidence not saved: {reason(error)}")
+
+    def note_finding(self, service: str, release: str, container: str, text: str, files: Mapping[str, str]) -> None:
+        """Save the evidence of a finding of the watch first, then note it for `history`."""
+        saved = dict[str, list[str]]()
+        try:
+            saved = self._kept(service, release, container, files)
+        except (SparkopsError, OSError) as error:
+            self.log(f"{container}: evidence not saved: {reason(error)}")
+        self.note_watch(service, text, saved)
+
+    def note_watch(self, service: str, text: str, saved: Mapping[str, list[str]] = MappingProxyType({})) -> None:
+        """Note that a finding of the watch has begun or ended."""
+        event = {"kind": FINDING, "text": text, "node": self.engines.node.name, "lasting": True}
+        self.log(f"{service}: {text}")
+        self.state.note_event(service, {**event, **saved}, self.log)
+
+    def _kept(self, service: str, release: str, container: str, files: Mapping[str, str]) -> dict[str, list[str]]:
+        """Save files beside log and inspect of a container; return where they are. Raises SparkopsError, OSError."""
+        path = self.state.keep(service, release, {**files, **self.engines.evidence(container)})
+        return {"evidence": [f"{self.engines.node.name}: docker cp {CONTAINER}:{path} ."]} if path else {}
 
 
 def last_restart_s(state: State, service: str) -> float:

@@ -124,3 +124,11 @@ def light_pass(deployment: Deployment) -> str:
         if not report.ok:
             return "; ".join(report.findings)
     return ""
+
+
+def light_question(node: LocalNode, port: int, recipe: Recipe, cancel: threading.Event) -> SmokeReport:
+    """Return the report of one light question to an engine of this node. Raises Interrupted once `cancel` is set.
+
+    `recipe` is that of `coverage.lightest`. Without its own watch over steps: that of `watch.rules` sees them anyway.
+    """
+    return suite.run(Server(open=lambda: session(node, port), recipe=recipe, alone=False, cancel=cancel), passes=1)

@@ -29,12 +29,12 @@ def refusal(node: str, reply: Mapping[str, Any]) -> SparkopsError:
 
 Record = Mapping[str, Any]
 """One event as a guard keeps it."""
-KEPT_BY_ALL = ("evidence", "restart")
+KEPT_BY_ALL = ("evidence", "restart", "finding")
 """Kinds of events that only the guard of the engine's node records."""
 
 
 def merge(leader: Iterable[Record], others: Iterable[Record]) -> list[Record]:
-    """Join the leader's lasting events with the evidence and restarts of other guards, by time."""
+    """Join the leader's lasting events with the evidence, restarts and findings of other guards, by time."""
     joined = [*leader, *(event for event in others if event.get("kind") in KEPT_BY_ALL)]
     return sorted((event for event in joined if event.get("lasting", True)), key=lambda event: event["at"])
 

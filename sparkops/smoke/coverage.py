@@ -136,3 +136,18 @@ def light(recipe: Recipe) -> Recipe:
     return recipe.model_copy(
         update={"probe": recipe.probe.model_copy(update={"smoke": smoke.model_copy(update=checks)})}
     )
+
+
+def lightest(recipe: Recipe) -> Recipe | None:
+    """Return the recipe with the light checks, of which the questions are only the first one.
+
+    None for a recipe that disables the questions: nothing else shows that a model answers.
+    """
+    short = light(recipe)
+    smoke = short.probe.smoke
+    if not smoke.questions.enabled:
+        return None
+    questions = smoke.questions.model_copy(update={"prompts": smoke.questions.prompts[:1], "max_wrong": 0})
+    return short.model_copy(
+        update={"probe": short.probe.model_copy(update={"smoke": smoke.model_copy(update={"questions": questions})})}
+    )

@@ -33,6 +33,7 @@ def join(
         nodes=[_node(name, reports[name]) for name in names],
         services=[_service(service, gateway) for service in observed],
         gateway=_gateway(gateway, reports) if gateway else None,
+        findings=[finding for report in reached for finding in report.findings],
         drift=[
             *(row for service in observed for row in drift.of_service(service)),
             *drift.of_guards(reached),

@@ -13,6 +13,7 @@ from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.host import GpuState, HostFacts
 from sparkops.status.picture import Health
 from sparkops.swap.journal import Journal
+from sparkops.watch.finding import EngineFinding
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class NodeReport:
     events: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By service that its guard leads: the last events, oldest first."""
     gpus: tuple[GpuState, ...] = ()
+    findings: tuple[EngineFinding, ...] = ()
+    """What its guard has found in the engines of the node."""
     guard_error: SparkopsError | None = None
     """Why the services that its guard leads are unknown: NotReady for a guard that is stopped."""
 

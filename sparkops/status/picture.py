@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Literal
 
 from sparkops.status.node_row import NodeRow
+from sparkops.watch.finding import EngineFinding
 
 
 class Health(StrEnum):
@@ -209,5 +210,7 @@ class Status:
     """Every service with a container on a node, by name."""
     gateway: GatewayRow | None = None
     """The gateway; null without one."""
+    findings: list[EngineFinding] = field(default_factory=list)
+    """Warnings of the guards about engines of promoted releases; the exit code does not depend on them."""
     drift: list[Drift]
     """Every difference between journal and node."""

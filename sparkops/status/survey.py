@@ -21,6 +21,7 @@ from sparkops.nodes import host
 from sparkops.status.commands import EVENTS
 from sparkops.status.observation import NodeReport, RankReport
 from sparkops.status.picture import Health
+from sparkops.watch.finding import EngineFinding, read_findings
 
 REPLY_LIMIT = 4 * 2**20
 """Characters of a guard's reply."""
@@ -69,6 +70,7 @@ def _read(node: str, text: str) -> NodeReport:
         gateway=_gateway(survey["gateway"]) if survey["gateway"] else None,
         states=states,
         events=events,
+        findings=_findings(node, survey["guard"]),
         guard_error=guard_error,
     )
 
@@ -152,6 +154,13 @@ def _events(node: str, service: str, guard: Facts) -> list[str]:
     """Return the last lasting events of a service in a line each."""
     records = _reply(node, "events", guard["events"][service], guard["errors"])
     return [next(replies.lines(record)) for record in replies.merge(records, ())][-EVENTS:]
+
+
+def _findings(node: str, guard: Facts) -> tuple[EngineFinding, ...]:
+    """Return what the guard's watch has found; nothing of a guard that cannot be read, or of an earlier version."""
+    line = guard.get("findings", "")
+    reply = json.loads(line) if line.startswith("{") and not unfit("findings", line, REPLY_LIMIT) else {}
+    return tuple(read_findings(node, reply.get("ok", ())))
 
 
 def _reply(node: str, op: str, line: str, errors: str) -> Any:

@@ -35,6 +35,12 @@ BAR = 30
 
 def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
     """Yield a status as lines of at most `width` columns; a single longer word is cut."""
+    for finding in status.findings:
+        since = time.strftime("%H:%M", time.localtime(finding.since))
+        text = f"{finding.code} {finding.container} on {finding.node} since {since}: {finding.detail}"
+        yield from _folded(f"{text}; next: {finding.next_step}", "", BAD, width)
+    if status.findings:
+        yield ()
     disk = any(node.disk_free_gib is not None for node in status.nodes)
     head = ("NODE", "STATE", "MEMORY AVAILABLE", *(("DISK FREE",) if disk else ()))
     yield from _cut(_aligned([head, *(_node(node)[: len(head)] for node in status.nodes)], ""), width)

@@ -28,6 +28,8 @@ environment variable, read once, at the start; an unknown one is an error. Stand
 | KEEP_MEMORY_S        | seconds     | 0       | time that the process stays after SIGTERM and the last answer        |
 | RELEASE_NAME         | text        |         | value of the header x-stand-in of every response, and in /version    |
 
+SIGUSR1 makes it hang as HEALTH_ONLY does, with the completions in progress; SIGUSR2 ends that.
+
 VLLM_API_KEY is vLLM's own variable: paths under /v1 require it as a bearer token.
 """
 

@@ -87,6 +87,8 @@ async def _start(start: Start, arguments: Arguments) -> None:
 async def _serve(wanted: Knobs, arguments: Arguments, taken: socket.socket, told: asyncio.Event) -> None:
     engine = Engine(wanted, arguments, os.environ.get("VLLM_API_KEY") or arguments.flags.get("api-key", ""))
     loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, engine.hang)
+    loop.add_signal_handler(signal.SIGUSR2, engine.resume)
     listening = await loop.create_server(lambda: Connection(engine.server), sock=taken, backlog=BACKLOG)
     console.tell_script(lines.SERVING.format(pid=os.getpid()))
     if wanted.core_dies_after_s is not None:

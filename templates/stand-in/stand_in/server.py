@@ -38,11 +38,12 @@ class Engine:
         self.names = [f"{name}{other}" for name in arguments.served_names]
         self.metrics = Metrics(self.names[0], arguments.model_len)
         self.core = Core(knobs, self.metrics, arguments.most_at_once)
+        if not knobs.health_only:
+            self.core.steps.set()
         self.server = Server(self.handle, self._sent, knobs.release_name)
         self.created = int(time.time())
         self.completions = 0
         self.owed_errors = 0.0
-        self.hangs = knobs.health_only
         self.core_is_dead = False
         self.routes: dict[str, dict[str, Handler]] = {
             "/health": {"GET": self._health},
@@ -104,15 +105,22 @@ class Engine:
         room = asking.room(wanted, self.arguments.model_len)
         self._misbehave()
         async with self.core.admitted(wanted) as waited_s:
-            if self.hangs:
-                await asyncio.Event().wait()
             said = answer(wanted.ask, self.knobs, room)
             send = self._stream if wanted.stream else self._whole
             await send(wanted, said, waited_s, by)
 
+    @property
+    def hangs(self) -> bool:
+        """Whether no completion advances."""
+        return not self.core.steps.is_set()
+
     def hang(self) -> None:
-        """Make all later completions hang."""
-        self.hangs = True
+        """Make no step any more: completions in progress stop, later ones wait."""
+        self.core.steps.clear()
+
+    def resume(self) -> None:
+        """Make steps again."""
+        self.core.steps.set()
 
     def lose_core(self) -> None:
         """Go on without the engine core, as vLLM's API server does until its watchdog ends it."""

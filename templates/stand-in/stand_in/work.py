@@ -24,11 +24,14 @@ class Core:
         self.knobs = knobs
         self.metrics = metrics
         self.places = asyncio.Semaphore(most_at_once)
+        self.steps = asyncio.Event()
+        """Set while it makes steps; unset it hangs: /metrics stays as it is, as vLLM's does without a step."""
 
     @asynccontextmanager
     async def admitted(self, wanted: Wanted) -> AsyncIterator[float]:
         """Wait for a place in the batch. Yields the seconds waited."""
         began = time.monotonic()
+        await self.steps.wait()
         with _Counted(self.metrics, "num_requests_waiting"):
             await self.places.acquire()
         try:
@@ -59,6 +62,7 @@ class Core:
         last_s = first_s + step_s * (count - 1)
         await asyncio.sleep(first_s)
         while done < count:
+            await self.steps.wait()
             past_s = time.monotonic() - began
             due = min(count, 1 + int((past_s - first_s) / step_s + 1e-6))
             if due > done:

@@ -1,0 +1,199 @@
+"""The watch over the promoted engines of this node: it samples, asks, keeps evidence, and reports what the rules find.
+
+It changes no engine. A thread of its own runs it: neither orders nor memory relief wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+
+from sparkops.config.recipe import Recipe
+from sparkops.engine import endpoints
+from sparkops.errors import SparkopsError
+from sparkops.guard import smoke_runs
+from sparkops.guard.engines import reason
+from sparkops.guard.local_service import PromotedRank
+from sparkops.guard.node_report import Sampled
+from sparkops.guard.notes import Notes
+from sparkops.guard_client import engine_spec
+from sparkops.nodes.http import session
+from sparkops.nodes.local import LocalNode
+from sparkops.smoke import coverage
+from sparkops.watch import rules
+from sparkops.watch.finding import EngineFinding
+from sparkops.watch.rules import Breach, EngineLook, EngineWatch, LightAnswer, Rule
+
+WATCH_S = 10.0
+"""Seconds between two looks. They read what the guard has read anyway, and send nothing but light questions."""
+ASKERS = 4
+"""Light questions in progress at once; one to a dead engine lasts until its timeout."""
+STEPS: Mapping[Rule, str] = {
+    Rule.STALLED: "sparkops history {service} has the evidence; docker restart {container}, on {node}, restarts it",
+    Rule.UNANSWERED: "sparkops history {service} has the evidence; docker restart {container}, on {node}, restarts it",
+    Rule.GARBAGE: "sparkops probe {service} runs all checks; sparkops rollback {service} returns to the last release",
+    Rule.RESTARTS: "sparkops history {service} has the evidence; sparkops logs {service}",
+    Rule.RANK_DOWN: "sparkops status; docker start {container}, on {node}, starts it",
+}
+"""By rule: the next step."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The result of one light question: what it has shown, and its transcript. `answer` is None if nothing."""
+
+    answer: LightAnswer | None
+    transcript: str = ""
+
+
+@dataclass
+class Watched:
+    """One promoted rank under watch."""
+
+    rank: PromotedRank
+    recipe: Recipe
+    question: Recipe | None
+    """The recipe for its light question; None where its own disables the questions, or of a rank above 0."""
+    watch: EngineWatch
+    asking: Future[Asked] | None = None
+    asked_start: float = 0.0
+    """The run that the question in progress was sent to."""
+    transcript: str = ""
+    """Of the last light question."""
+    found: dict[Rule, EngineFinding] = field(default_factory=dict)
+
+
+@dataclass
+class EngineWatcher:
+    """The watch of one node. `look` runs every WATCH_S seconds, in one thread; `findings` may be called by others.
+
+    `promoted` returns the containers to watch, `newest` the last sample of one of them.
+    """
+
+    node: LocalNode
+    notes: Notes
+    promoted: Callable[[], list[PromotedRank]]
+    newest: Callable[[str], Sampled | None]
+    log: Callable[[str], None]
+    over: threading.Event = field(default_factory=threading.Event)
+    """Ends the questions in progress."""
+    executor: Executor = field(default_factory=lambda: ThreadPoolExecutor(ASKERS, "light question"))
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    _watched: dict[str, Watched] = field(default_factory=dict)
+    """By name of the container."""
+    _open: tuple[EngineFinding, ...] = ()
+
+    def findings(self) -> list[dict[str, object]]:
+        """Return the open findings, as the guard reports them."""
+        return [asdict(finding) for finding in self._open]
+
+    def look(self) -> None:
+        """Look at every promoted engine once: note what begins and what ends, and ask what is due."""
+        ranks = {rank.rank.container: rank for rank in self.promoted()}
+        for name in set(self._watched) - set(ranks):
+            self._end(self._watched.pop(name), "no longer watched: its release changes, or was stopped")
+        for name, rank in ranks.items():
+            known = self._watched.get(name)
+            if known and known.rank.rank != rank.rank:  # another release of the same name
+                self._end(self._watched.pop(name), "no longer watched: its release changes")
+                known = None
+            self._look(known, rank)
+        self._open = tuple(finding for known in self._watched.values() for finding in known.found.values())
+
+    def _look(self, known: Watched | None, rank: PromotedRank) -> None:
+        look = self._seen(rank)
+        if known is None:
+            try:
+                recipe = engine_spec.of(rank.rank).parsed
+            except ValueError:  # of another version, which a deploy replaces
+                return
+            question = coverage.lightest(recipe) if rank.head else None
+            known = self._watched[rank.rank.container] = Watched(rank, recipe, question, rules.begin(look))
+        else:
+            known.rank = rank
+            known.watch = rules.advance(known.watch, replace(look, answer=self._answer(known, look)))
+        self._note(known)
+        if known.question and known.asking is None and rules.asks(known.watch, known.recipe):
+            known.watch = replace(known.watch, asked_s=look.at_s)
+            known.asked_start = look.start
+            known.asking = self.executor.submit(self._ask, rank, known.question)
+
+    def _seen(self, rank: PromotedRank) -> EngineLook:
+        container = rank.container
+        sampled = self.newest(rank.rank.container) if rank.head else None
+        return EngineLook(
+            at_s=self.clock(),
+            start=container.started_at if container else 0.0,
+            running=container is not None and container.running,
+            starting=rank.starting,
+            paused=rank.unknown,
+            sample=rules.sample(sampled.at_s, sampled.figures) if sampled else None,
+            ordered_restarts=rank.restarts,
+            docker_restarts=container.restarts if container else 0,
+        )
+
+    def _answer(self, known: Watched, look: EngineLook) -> LightAnswer | None:
+        """Return the answer to a question that has ended; None while none has, and of one to an earlier run."""
+        if known.asking is None or not known.asking.done():
+            return None
+        asked, known.asking = known.asking.result(), None
+        known.transcript = asked.transcript
+        return asked.answer if known.asked_start == look.start else None
+
+    def _ask(self, rank: PromotedRank, question: Recipe) -> Asked:
+        port = rank.container.port if rank.container else 0
+        try:
+            report = smoke_runs.light_question(self.node, port, question, self.over)
+        except (SparkopsError, OSError, ValueError) as error:
+            self.log(f"{rank.rank.container}: light question not sent: {reason(error)}")
+            return Asked(None)
+        return Asked(rules.judged(report, question), json.dumps(report.as_json(), indent=2))
+
+    def _note(self, known: Watched) -> None:
+        """Note what has begun, with its evidence first, and what has ended."""
+        breaches = {breach.rule: breach for breach in rules.breaches(known.watch, known.recipe)}
+        for rule in set(known.found) - set(breaches):
+            self._end_one(known, rule, "ended")
+        for rule, breach in breaches.items():
+            finding = self._finding(known, breach)
+            if rule in known.found:
+                known.found[rule] = replace(finding, since=known.found[rule].since)
+                continue
+            text = f"{finding.container}: {finding.code}: {finding.detail}"
+            self.notes.note_finding(finding.service, known.rank.release, finding.container, text, self._evidence(known))
+            known.found[rule] = finding
+
+    def _finding(self, known: Watched, breach: Breach) -> EngineFinding:
+        rank = known.rank
+        names = {"service": rank.service, "container": rank.rank.container, "node": self.node.name}
+        return EngineFinding(
+            code=breach.rule.value,
+            since=self.now() - breach.age_s,
+            detail=breach.detail,
+            next_step=STEPS[breach.rule].format(**names),
+            **names,
+        )
+
+    def _evidence(self, known: Watched) -> dict[str, str]:
+        """Return the last light question and the page of metrics by file name. Log and inspect are added to them."""
+        files = {"question.json": known.transcript} if known.transcript else {}
+        container = known.rank.container
+        if known.rank.head and container and container.running:
+            with closing(session(self.node, container.port)) as asking:
+                page = endpoints.metrics_page(asking)
+            files |= {"metrics.txt": page} if page else {}
+        return files
+
+    def _end(self, known: Watched, why: str) -> None:
+        for rule in tuple(known.found):
+            self._end_one(known, rule, why)
+
+    def _end_one(self, known: Watched, rule: Rule, why: str) -> None:
+        finding = known.found.pop(rule)
+        self.notes.note_watch(finding.service, f"{finding.container}: {finding.code}: {why}")
