@@ -16,7 +16,7 @@ from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.monitoring.test_prometheus import firing, health, prometheus, until
 from tests.real.program import Cli
-from tests.real.service import GATEWAY, Service, write_inventory
+from tests.real.service import GATEWAY, Service, wait_for, write_inventory
 
 pytestmark = pytest.mark.fleet
 
@@ -64,14 +64,15 @@ def test_guards_and_gateway_serve_figures_with_the_key_until_it_is_removed(
     assert ran.code == 0, ran.err
     assert "clients: sparkops status --client NAME" in ran.err
 
+    labels = f'rank="0",release="{ran.json["release"]}",service="stand-in",slot="blue"'
+    healthy = f"sparkops_engine_healthy{{{labels}}} 1.0"
+    wait_for(lambda: healthy in scraped(addresses["node-2"], PORT)[1], pause_s=1.0)  # a guard samples every 15 s
     (leader, of_leader), (follower, of_follower) = (scraped(address, PORT) for address in addresses.values())
     assert (leader, follower) == (200, 200)
     assert "sparkops_guard_leads 1.0" in of_leader
     assert 'sparkops_service_answers{service="stand-in"} 1.0' in of_leader
     assert 'sparkops_peer_reachable{peer="node-2"} 1.0' in of_leader
     assert "sparkops_guard_leads 0.0" in of_follower
-    labels = f'rank="0",release="{ran.json["release"]}",service="stand-in",slot="blue"'
-    assert f"sparkops_engine_healthy{{{labels}}} 1.0" in of_follower
     assert f"sparkops_engine_generated_tokens_total{{{labels}}}" in of_follower
     for path, name in (("/metrics", "haproxy_backend_http_responses_total"), ("/metrics/waiting", "sparkops_gateway_")):
         status, page = scraped(addresses[GATEWAY], METRICS, path=path)
