@@ -110,12 +110,14 @@ class Sampler:
         }
 
     def engines(self) -> tuple[list[Facts], list[Facts], Facts]:
-        """Return the containers, what was last read of each engine, and the result of reading Docker.
+        """Return the containers, the last sample of each, and the result of reading Docker. No engine is asked.
 
-        Samples are up to IDLE_S old, and none is taken more often for it: whoever asks regularly costs nothing.
+        `look` renews the samples every IDLE_S at least. One of an earlier start counts for nothing: it is empty then.
         """
         inspects, docker, _ = node_survey.containers(str(self._request["label"]))
-        return inspects, [sample.engine for sample in self._renew(inspects, IDLE_S)], docker
+        samples = [(item, self._samples.get(item["Id"])) for item in inspects]
+        engines = [sample.engine if sample and sample.start == _start(item) else {} for item, sample in samples]
+        return inspects, engines, docker
 
     def _renew(self, inspects: list[Facts], old_s: float) -> list[Sampled]:
         """Sample the engines whose last sample is `old_s` seconds old or more, or of another start. Return all."""

@@ -9,7 +9,7 @@ import pytest
 from sparkops.config import inventory
 from sparkops.config.fabric import FabricRules, Port
 from sparkops.config.fields import PUBLIC
-from sparkops.config.inventory import Fleet, Inventory
+from sparkops.config.inventory import Fleet, Inventory, Monitoring
 from sparkops.errors import ConfigError, UsageError
 
 
@@ -293,3 +293,12 @@ def test_the_gateway_calls_engines_of_its_own_node_on_loopback() -> None:
     assert [fleet.engine_address(name) for name in ("a", "b")] == ["127.0.0.1", "10.0.0.2"]
     without = load("nodes:\n  a: {address: 10.0.0.1}\n")
     assert without.engine_address("a") == "10.0.0.1"
+
+
+@pytest.mark.parametrize(("key", "port"), [("port", 8000), ("metrics_port", 8405)])
+def test_guards_take_no_port_of_the_gateway(key: str, port: int) -> None:
+    text = "nodes: {a: {address: 10.0.0.1}}\ngateway: {node: a, port: 8000}\n"
+
+    with pytest.raises(ConfigError, match=rf"inventory.yaml:3: monitoring.port: {port} is gateway.{key}, expected"):
+        load(f"{text}monitoring: {{key: m.key, port: {port}}}\n")
+    assert load(f"{text}monitoring: {{key: m.key}}\n").monitoring == Monitoring(key="m.key")

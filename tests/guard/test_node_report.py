@@ -187,3 +187,17 @@ def test_a_container_that_docker_does_not_inspect_hides_neither_itself_nor_anoth
     status = join(["n1"], {"n1": report})
     [row] = [row for row in status.drift if row.code == "NOT_INSPECTED"]
     assert (row.node, row.detail.split(":")[0]) == ("n1", "c")
+
+
+def test_figures_for_prometheus_are_those_of_the_last_look_and_ask_no_engine(node: Node) -> None:
+    assert node.sampler.engines()[1] == [{}]
+    node.healthy = False
+    node.sampler.look()
+    before = len(node.pages)
+
+    inspects, [engine], docker = node.sampler.engines()
+
+    assert (engine["healthy"], docker["code"], [item["Name"] for item in inspects]) == (False, 0, ["/c"])
+    assert len(node.pages) == before
+    node.has_engine(1, started="2026-11-22T09:00:00Z")
+    assert node.sampler.engines()[1] == [{}]

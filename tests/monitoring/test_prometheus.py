@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import requests
 
+from sparkops.config.inventory import Fleet
 from sparkops.monitoring.alerts import ALERTS
 from sparkops.monitoring.files import files
 from tests.monitoring.conftest import fleet_of
@@ -36,9 +37,8 @@ def hurried(text: str) -> str:
 
 
 @contextmanager
-def prometheus(world: World, unpacked: Path) -> Iterator[str]:
-    """Run Prometheus with the files of a fleet; yields the URL of its API."""
-    fleet, directory = fleet_of(world.directory, world.gateway, world.guards), world.directory
+def prometheus(fleet: Fleet, directory: Path, unpacked: Path) -> Iterator[str]:
+    """Run Prometheus with the files of a fleet, written to a directory; yields the URL of its API."""
     for name, text in files(fleet).items():
         (directory / name).write_text(hurried(text))
     url = f"127.0.0.1:{free_port()}"
@@ -53,6 +53,10 @@ def prometheus(world: World, unpacked: Path) -> Iterator[str]:
             yield f"http://{url}/api/v1"
         finally:
             running.terminate()
+
+
+def of(world: World) -> Fleet:
+    return fleet_of(world.directory, world.gateway, world.guards)
 
 
 def asked(url: str) -> Any:
@@ -88,7 +92,7 @@ def test_a_real_prometheus_scrapes_the_fleet_and_every_alert_fires_and_ends(tmp_
         always.enter_context(world.guard("n1"))
         second.enter_context(world.guard("n2"))
         gateway.enter_context(world.haproxy())
-        api = always.enter_context(prometheus(world, unpacked))
+        api = always.enter_context(prometheus(of(world), tmp_path, unpacked))
         up = {("sparkops-guard", "n1", "up"), ("sparkops-guard", "n2", "up")}
         up |= {(job, "n1", "up") for job in ("sparkops-gateway", "sparkops-gateway-waiting")}
         until(lambda: health(api), up)
@@ -111,7 +115,7 @@ def test_a_real_prometheus_scrapes_the_fleet_and_every_alert_fires_and_ends(tmp_
 
 def test_without_the_key_a_target_is_down(tmp_path: Path, unpacked: Path) -> None:
     world = World(tmp_path)
-    with world.guard("n1"), world.guard("n2"), prometheus(world, unpacked) as api:
+    with world.guard("n1"), world.guard("n2"), prometheus(of(world), tmp_path, unpacked) as api:
         until(
             lambda: {item for item in health(api) if item[0] == "sparkops-guard"},
             {

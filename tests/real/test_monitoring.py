@@ -11,10 +11,12 @@ import pytest
 import requests
 import yaml
 
+from sparkops.config import inventory
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.monitoring.test_prometheus import firing, health, prometheus, until
 from tests.real.program import Cli
-from tests.real.service import GATEWAY, Service, write_inventory
+from tests.real.service import GATEWAY, Service, wait_for, write_inventory
 
 pytestmark = pytest.mark.fleet
 
@@ -32,8 +34,8 @@ def secret(directory: Path, name: str, text: str) -> str:
 def cli(nodes: RealFleet, directory: Path, *, monitored: bool) -> Cli:
     gateway = {"node": GATEWAY, "api_keys": [secret(directory, "client.key", API_KEY)]}
     changes = {"gateway": gateway, **({"monitoring": {"key": secret(directory, "m.key", KEY)}} if monitored else {})}
-    inventory = write_inventory(nodes, directory, lambda data: data.update(changes))
-    return Cli(inventory, directory / "state", env={"PYTHONPATH": str(CHECKOUT)})
+    file = write_inventory(nodes, directory, lambda data: data.update(changes))
+    return Cli(file, directory / "state", env={"PYTHONPATH": str(CHECKOUT)})
 
 
 @pytest.fixture
@@ -62,14 +64,15 @@ def test_guards_and_gateway_serve_figures_with_the_key_until_it_is_removed(
     assert ran.code == 0, ran.err
     assert "clients: sparkops status --client NAME" in ran.err
 
+    labels = f'rank="0",release="{ran.json["release"]}",service="stand-in",slot="blue"'
+    healthy = f"sparkops_engine_healthy{{{labels}}} 1.0"
+    wait_for(lambda: healthy in scraped(addresses["node-2"], PORT)[1], pause_s=1.0)  # a guard samples every 15 s
     (leader, of_leader), (follower, of_follower) = (scraped(address, PORT) for address in addresses.values())
     assert (leader, follower) == (200, 200)
     assert "sparkops_guard_leads 1.0" in of_leader
     assert 'sparkops_service_answers{service="stand-in"} 1.0' in of_leader
     assert 'sparkops_peer_reachable{peer="node-2"} 1.0' in of_leader
     assert "sparkops_guard_leads 0.0" in of_follower
-    labels = f'rank="0",release="{ran.json["release"]}",service="stand-in",slot="blue"'
-    assert f"sparkops_engine_healthy{{{labels}}} 1.0" in of_follower
     assert f"sparkops_engine_generated_tokens_total{{{labels}}}" in of_follower
     for path, name in (("/metrics", "haproxy_backend_http_responses_total"), ("/metrics/waiting", "sparkops_gateway_")):
         status, page = scraped(addresses[GATEWAY], METRICS, path=path)
@@ -88,14 +91,28 @@ def test_guards_and_gateway_serve_figures_with_the_key_until_it_is_removed(
     assert monitored.cli("monitoring", "-o", written).code == 0
     jobs = yaml.safe_load((written / "prometheus.yml").read_text())["scrape_configs"]
     targets = [target for job in jobs for entry in job["static_configs"] for target in entry["targets"]]
-    assert {scraped(*target.rsplit(":", 1))[0] for target in targets} == {200}  # type: ignore[arg-type]
+    assert {scraped(*target.rsplit(":", 1))[0] for target in targets} == {200}
 
-    nodes.node("node-2").exec("docker", "restart", "sparkops-guard")
-    assert monitored.cli("status", "--json").code == 0
+    a_real_prometheus_sees_the_end_of_a_guard(monitored, nodes, tmp_path)
     Service(cli(nodes, tmp_path, monitored=False), nodes).deploy("--node", "node-2", name="first")
     for address, port in [*((address, PORT) for address in addresses.values()), (addresses[GATEWAY], METRICS)]:
         with pytest.raises(requests.ConnectionError):
             scraped(address, port)
+
+
+def a_real_prometheus_sees_the_end_of_a_guard(service: Service, nodes: RealFleet, directory: Path) -> None:
+    """Every target is up; a guard that is stopped fires its alerts, and serves again once it has started."""
+    guard, away = ("docker", "stop", "sparkops-guard"), {"SparkopsGuardDown", "SparkopsGuardNotReached"}
+    up = {("sparkops-guard", node.name, "up") for node in nodes.nodes}
+    up |= {(job, GATEWAY, "up") for job in ("sparkops-gateway", "sparkops-gateway-waiting")}
+    with prometheus(inventory.load(service.cli.inventory), directory / "written", directory / "debian") as api:
+        until(lambda: health(api), up)
+        until(lambda: firing(api) & away, set())
+        nodes.node("node-2").exec(*guard)
+        until(lambda: firing(api) & away, away)
+        nodes.node("node-2").exec("docker", "start", "sparkops-guard")
+        until(lambda: firing(api) & away, set())
+        until(lambda: health(api), up)
 
 
 def assert_a_client_gets_an_answer(service: Service, directory: Path) -> None:
