@@ -23,7 +23,7 @@ SERVICE_VERBS = ("promote", "rollback", "cancel", "stop", "follow", "logs", "his
 TAKES: Mapping[str, str] = {
     **dict.fromkeys((*RECIPE_VERBS, *MODEL_VERBS), "recipe"),
     **dict.fromkeys(SERVICE_VERBS, "service"),
-    **dict.fromkeys(("trust", "gateway rebuild"), "node"),
+    **dict.fromkeys(("trust", "gateway rebuild", "uninstall"), "node"),
 }
 """Kinds of arguments by verb."""
 SEVERAL = {"render", "trust"}

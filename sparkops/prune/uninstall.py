@@ -53,6 +53,8 @@ class Installed:
     """ID of an image of the guard, which has nft and may remove files of root; empty without one."""
     run_exists: bool = False
     """Whether the node has the directory that its guard shares."""
+    buildx: str = ""
+    """Directory where Docker's client notes builds of the SSH user; empty without one, or with builders of the user."""
     model_dir: str = ""
     checkpoints: tuple[Checkpoint, ...] = ()
 
@@ -256,9 +258,13 @@ def _volumes(installed: Installed) -> Iterator[Removal]:
 
 
 def _build_cache(installed: Installed) -> Iterator[Removal]:
+    """Yield BuildKit's cache, and what Docker's client has noted about builds."""
     size = installed.stored.cache + installed.stored.cache_shared
     if size:
         yield _removal(installed, "build cache", "of BuildKit", shrink_build_cache(0), size)
+    if installed.buildx:
+        yield _remove_files(installed, "directory", PurePosixPath(installed.buildx))
+        yield _remove_empty(installed, PurePosixPath(installed.buildx).parent)
 
 
 def _written(checkpoint: Checkpoint) -> bool:
@@ -271,12 +277,21 @@ def _weights(installed: Installed) -> Iterator[Removal]:
     root, parents = PurePosixPath(installed.model_dir), dict[PurePosixPath, None]()
     for checkpoint in filter(_written, installed.checkpoints):
         path = root / checkpoint.path
-        command = Command(("rm", "-rf", "--", str(path)), timeout_s=REMOVE_S, changes=True)
-        yield _removal(installed, WEIGHTS, str(path), command, checkpoint.size)
+        yield _remove_files(installed, WEIGHTS, path, checkpoint.size)
         parents |= dict.fromkeys(parent for parent in path.parents if root in parent.parents)
     for parent in sorted(parents, key=lambda parent: -len(parent.parts)):
-        command = Command(("rmdir", "--ignore-fail-on-non-empty", "--", str(parent)), changes=True)
-        yield _removal(installed, "directory", str(parent), command)
+        yield _remove_empty(installed, parent)
+
+
+def _remove_files(installed: Installed, kind: str, path: PurePosixPath, size: int = 0) -> Removal:
+    command = Command(("rm", "-rf", "--", str(path)), timeout_s=REMOVE_S, changes=True)
+    return _removal(installed, kind, str(path), command, size)
+
+
+def _remove_empty(installed: Installed, path: PurePosixPath) -> Removal:
+    """Remove a directory unless something else is in it."""
+    command = Command(("rmdir", "--ignore-fail-on-non-empty", "--", str(path)), changes=True)
+    return _removal(installed, "directory", str(path), command)
 
 
 def _unreachable(installed: Installed, removals: Sequence[Removal]) -> Iterator[Kept]:
@@ -296,6 +311,8 @@ def _kept(installed: Installed, extent: Extent) -> Iterator[Kept]:
     if cache and not extent.build_cache:
         why = f"{cache / GIB:.2f} GiB, of all builds on this node; --build-cache removes it"
         yield Kept(installed.node, "build cache", "of BuildKit", why)
+    if installed.buildx and not extent.build_cache:
+        yield Kept(installed.node, "directory", installed.buildx, "Docker's notes of builds; --build-cache removes it")
     for checkpoint in installed.checkpoints:
         size = f"{checkpoint.size / GIB:.2f} GiB"
         path = f"{installed.model_dir}/{checkpoint.path}"

@@ -30,6 +30,16 @@ from sparkops.weights import models
 RUN_EXISTS = Command(("sh", "-c", f"[ ! -e {places.RUN} ] || echo exists"), timeout_s=10.0)
 
 
+BUILDX = Command(
+    (
+        *("sh", "-c"),
+        'cd "${DOCKER_CONFIG:-$HOME/.docker}/buildx" 2>/dev/null && [ -z "$(ls instances 2>/dev/null)" ] && pwd; true',
+    ),
+    timeout_s=10.0,
+)
+"""Prints the directory where `docker build` notes builds, unless the user has builders of their own in it."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A node to uninstall. `without`: other nodes that were given up and need not answer."""
@@ -79,6 +89,7 @@ def read(member: Member) -> Installed:
         agents=tuple(found),
         guard_image=_guard_image(member, found),
         run_exists=bool(member.node.run(RUN_EXISTS).stdout.strip()),
+        buildx=member.node.run(BUILDX).stdout.strip(),
         model_dir=directory,
         checkpoints=tuple(models.look(member).checkpoints.values()),
     )

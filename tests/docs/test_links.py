@@ -42,15 +42,24 @@ def test_each_label_of_a_link_is_defined_and_used(page: Page) -> None:
     assert set(LABEL.findall(page.prose)) == set(DEFINED.findall(page.prose))
 
 
-def test_each_cell_about_another_tool_links_to_its_source_or_is_unknown() -> None:
-    _, _, comparison = Page("README.md").text.partition("## Comparison\n")
+@pytest.mark.parametrize(("name", "least"), [("README.md", 15), ("docs/compare.md", 30)])
+def test_each_cell_about_another_tool_links_to_its_source_or_is_unknown(name: str, least: int) -> None:
+    _, _, comparison = Page(name).text.partition("# Comparison\n")
     header, _, *rows = [line for line in comparison.partition("\n## ")[0].splitlines() if line.startswith("|")]
     cells = [cell.strip() for row in rows for cell in row.strip("|").split("|")[2:]]
 
     assert header.count("|") == 6
-    assert len(cells) >= 30
+    assert len(cells) >= least
     assert [cell for cell in cells if cell != "unknown" and not LABEL.search(cell)] == []
     assert DAY.search(comparison.partition("|")[0])
+
+
+def test_the_readme_compares_in_five_rows_of_the_page() -> None:
+    _, _, comparison = Page("README.md").text.partition("## Comparison\n")
+    rows = [line for line in comparison.splitlines() if line.startswith("|") and not line.startswith("| ---")]
+
+    assert len(rows) == 1 + 5
+    assert [row for row in rows if row not in Page("docs/compare.md").text] == []
 
 
 @pytest.mark.parametrize("target", ["docs/none.md", "docs/swap.md#none", "#none"])

@@ -8,7 +8,7 @@ from sparkops.cli.verbs import VERBS
 from tests.docs.pages import Page
 from tests.docs.verbs import page
 
-USERS = ["first-spark", "second-spark", "update-model", "update-vllm", "trouble"]
+USERS = ["first-spark", "second-spark", "update-model", "update-vllm", "trouble", "migrate", "on-my-spark"]
 
 
 def test_the_page_of_verbs_is_current() -> None:

@@ -103,15 +103,19 @@ def page(recipes: Iterable[Recipe]) -> str:
         "after the release of the recipe's vLLM, because an old vLLM does not support newer web frameworks. They have",
         "no digest of the base: `sparkops lock NAME --update` on a node adds it, and resolves the newest versions.",
         "",
-        "| recipe | lock |",
+        "| lock | recipes |",
         "| --- | --- |",
     ]
-    return "\n".join([*lines, *(f"| {listed.name} | {state(listed)} |" for listed in recipes)]) + "\n"
+    states: dict[str, list[str]] = {}
+    for listed in recipes:
+        states.setdefault(state(listed), []).append(listed.name)
+    return "\n".join([*lines, *(f"| {words} | {', '.join(names)} |" for words, names in sorted(states.items()))]) + "\n"
 
 
 def state(loaded: Recipe) -> str:
+    """Return the contents of a recipe's lock, or why it has none."""
     if loaded.lock is None:
-        return f"unlocked: {loaded.unlocked}"
+        return f"none: {loaded.unlocked}"
     torch = f", torch {loaded.image.torch.version}" if loaded.image.torch else ""
     return f"{loaded.lock.machine}, {len(loaded.lock.packages)} packages{torch}"
 

@@ -42,6 +42,7 @@ NODE = Installed(
     agents=("sparkops-guard", "sparkops-gateway"),
     guard_image="sha256:guard",
     run_exists=True,
+    buildx="/home/ops/.docker/buildx",
     model_dir="/srv/models",
     checkpoints=(OURS, THEIRS),
 )
@@ -72,9 +73,17 @@ def test_model_files_and_the_build_cache_go_only_on_request() -> None:
     kept = [kept.name for kept in plan(NODE, Extent()).kept]
     everything = plan(NODE, Extent(weights=True, build_cache=True))
 
-    assert kept == ["debian:trixie-slim", "of BuildKit", "/srv/models/org/ours", "/srv/models/theirs"]
-    assert commands(everything)[-3:] == [
+    assert kept == [
+        "debian:trixie-slim",
+        "of BuildKit",
+        "/home/ops/.docker/buildx",
+        "/srv/models/org/ours",
+        "/srv/models/theirs",
+    ]
+    assert commands(everything)[-5:] == [
         "docker builder prune --force --all --keep-storage=0",
+        "rm -rf -- /home/ops/.docker/buildx",
+        "rmdir --ignore-fail-on-non-empty -- /home/ops/.docker",
         "rm -rf -- /srv/models/org/ours",
         "rmdir --ignore-fail-on-non-empty -- /srv/models/org",
     ]
@@ -94,10 +103,10 @@ def test_an_image_that_another_container_uses_stays_and_another_name_of_one_stay
 
 
 def test_without_an_image_of_the_guard_root_gets_the_commands() -> None:
-    kept = {kept.kind: kept.why for kept in plan(replace(NODE, guard_image=""), Extent()).kept}
+    kept = {kept.name: kept.why for kept in plan(replace(NODE, guard_image=""), Extent()).kept}
 
-    assert kept["firewall"].endswith("as root: nft 'add table inet sparkops; delete table inet sparkops'")
-    assert kept["directory"].endswith("as root: rm -r /run/sparkops")
+    assert kept["table inet sparkops"].endswith("as root: nft 'add table inet sparkops; delete table inet sparkops'")
+    assert kept["/run/sparkops"].endswith("as root: rm -r /run/sparkops")
 
 
 def test_a_bare_node_has_nothing_to_remove() -> None:

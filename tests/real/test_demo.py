@@ -53,11 +53,10 @@ class Owner:
             out, err = process.communicate(timeout=900)
         return Ran(process.returncode, out, err, 0.0)
 
-    def state(self) -> Mapping[str, str]:
+    def state(self) -> Mapping[str, list[str]]:
         """Containers, images, volumes, networks, files and firewall, without what Docker's client writes."""
-        read = state(self.node)
-        files = (line for line in read["files"].splitlines() if ".docker" not in line and PID.lstrip("/") not in line)
-        return {**read, "files": "\n".join(files)}
+        lines = {what: text.splitlines() for what, text in state(self.node).items()}
+        return {**lines, "files": [line for line in lines["files"] if ".docker" not in line and PID[1:] not in line]}
 
 
 @pytest.fixture(scope="module")

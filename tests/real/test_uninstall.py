@@ -19,7 +19,7 @@ from tests.real.service import QUICK
 pytestmark = pytest.mark.fleet
 
 FRONT, ENGINE = f"uninstall-front-{os.getpid()}", f"uninstall-engine-{os.getpid()}"
-SETTINGS = {**QUICK, "service": "leaving", "serve.port": "9400"}
+SERVICE = "stand-in"
 FILES = """
 cd /; find run srv home etc root tmp dev/shm var/lib/docker/volumes -xdev \
     -not -path 'run/docker*' -not -path 'run/containerd*' -not -path 'root/.docker/*' -printf '%p %y %U:%G %m\\n' | sort
@@ -47,7 +47,7 @@ with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETFILTER) as link:
 """Prints family and name of every table of nftables. Nodes have no nft."""
 
 
-def state(node: FleetNode) -> Mapping[str, str]:
+def state(node: FleetNode) -> Mapping[str, frozenset[str]]:
     """What sparkops might leave on a node: containers, images, volumes, networks, files, firewall."""
     read = {
         "containers": ("docker", "ps", "--all", "--format", "{{.Names}} {{.Image}}"),
@@ -57,7 +57,12 @@ def state(node: FleetNode) -> Mapping[str, str]:
         "files": ("sh", "-c", FILES),
         "nftables": ("python3", "-c", TABLES),
     }
-    return {what: "\n".join(sorted(node.exec(*argv).splitlines())) for what, argv in read.items()}
+    return {what: frozenset(node.exec(*argv).splitlines()) for what, argv in read.items()}
+
+
+def changes(before: Mapping[str, frozenset[str]], node: FleetNode) -> Mapping[str, set[str]]:
+    """What differs from the state before; nothing where all is as it was."""
+    return {what: set(differing) for what, now in state(node).items() if (differing := now ^ before[what])}
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Leaving:
 
     cli: Cli
     nodes: Mapping[str, FleetNode]
-    before: Mapping[str, Mapping[str, str]]
+    before: Mapping[str, Mapping[str, frozenset[str]]]
 
     def json(self, *argv: str) -> Any:
         ran = self.cli(*argv, "--json")
@@ -97,45 +102,45 @@ def weights(node: FleetNode, path: str, marker: str = "") -> None:
 
 
 def test_a_node_that_served_is_as_it_was_and_its_fleet_goes_on_without_it(leaving: Leaving) -> None:
-    settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+    settings = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
     engine, front = leaving.nodes[ENGINE], leaving.nodes[FRONT]
-    assert leaving.json("build", "stand-in")["nodes"]
-    deployed = leaving.json("deploy", "stand-in", "--node", ENGINE, "--apply-gateway", *settings)
+    assert leaving.json("build", SERVICE)["nodes"]
+    deployed = leaving.json("deploy", SERVICE, "--node", ENGINE, "--apply-gateway", *settings)
     assert deployed["result"] == "done"
     weights(engine, "org/ours", json.dumps({"model": "org/ours", "files": {}}))
     weights(engine, "theirs")
 
     for node in (ENGINE, FRONT):
         refused = leaving.cli("uninstall", node, "--yes")
-        assert (refused.code, "sparkops stop leaving" in refused.err) == (5, True), refused.err
-    assert leaving.cli("probe", "leaving").code == 0
-    assert leaving.cli("stop", "leaving").code == 0
+        assert (refused.code, "sparkops stop stand-in" in refused.err) == (5, True), refused.err
+    assert leaving.cli("probe", SERVICE).code == 0
+    assert leaving.cli("stop", SERVICE).code == 0
 
     planned = leaving.cli("uninstall", ENGINE, "--weights", "--dry-run")
     assert f"the guard of {FRONT} dismisses {ENGINE}" in planned.out, planned.err
     assert "docker rm --force --volumes sparkops-guard" in planned.out
     assert "sparkops-guard" in engine.exec("docker", "ps")
-    assert {what for what, now in state(engine).items() if "sparkops" in now} == {
+    assert {what for what, now in state(engine).items() if "sparkops" in " ".join(now)} == {
         *("containers", "images", "volumes", "files", "nftables"),
     }
-    done = leaving.json("uninstall", ENGINE, "--weights", "--yes")
+    done = leaving.json("uninstall", ENGINE, "--weights", "--build-cache", "--yes")
     assert [item for item in done["remove"] if not item["removed"]] == []
     assert {item["kind"] for item in done["remove"]} == {
-        *("container", "firewall", "directory", "image", "volume", "weights"),
+        *("container", "firewall", "directory", "image", "volume", "weights", "build cache"),
     }
     assert "/srv/models/theirs" in engine.exec("sh", "-c", "ls -d /srv/models/*")
     engine.exec("rm", "-r", "/srv/models/theirs")
-    assert state(engine) == leaving.before[ENGINE]
+    assert changes(leaving.before[ENGINE], engine) == {}
     assert leaving.json("uninstall", ENGINE, "--yes")["remove"] == []
 
     # the fleet leads on without it
     data = yaml.safe_load(leaving.cli.inventory.read_text())
     del data["nodes"][ENGINE]
     leaving.cli.inventory.write_text(yaml.safe_dump(data))
-    again = leaving.json("deploy", "stand-in", "--apply-gateway", *settings)
+    again = leaving.json("deploy", SERVICE, "--apply-gateway", *settings)
     assert again["result"] == "done"
     assert "sparkops" not in engine.exec("docker", "ps", "--all")
 
-    assert leaving.cli("stop", "leaving").code == 0
-    assert leaving.cli("uninstall", FRONT, "--yes").code == 0
-    assert state(front) == leaving.before[FRONT]
+    assert leaving.cli("stop", SERVICE).code == 0
+    assert leaving.cli("uninstall", FRONT, "--build-cache", "--yes").code == 0
+    assert changes(leaving.before[FRONT], front) == {}
