@@ -53,10 +53,11 @@ class Owner:
             out, err = process.communicate(timeout=900)
         return Ran(process.returncode, out, err, 0.0)
 
-    def state(self) -> Mapping[str, list[str]]:
+    def state(self) -> Mapping[str, frozenset[str]]:
         """Containers, images, volumes, networks, files and firewall, without what Docker's client writes."""
-        lines = {what: text.splitlines() for what, text in state(self.node).items()}
-        return {**lines, "files": [line for line in lines["files"] if ".docker" not in line and PID[1:] not in line]}
+        read = state(self.node)
+        ours = (line for line in read["files"] if ".docker" not in line and PID[1:] not in line)
+        return {**read, "files": frozenset(ours)}
 
 
 @pytest.fixture(scope="module")
