@@ -67,7 +67,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", dist, CHECKOUT], check=True)
     (wheel,) = dist.glob("*.whl")
     kinds = [f"--platform=manylinux_2_{minor}_{platform.machine()}" for minor in (17, 28, 34)]
-    target = ("--python-version=3.13", "--only-binary=:all:", *kinds, "--target", site)
+    target = ("--python-version=3.13", "--only-binary=:all:", *kinds, "--target", str(site))
     subprocess.run([*PIP, "install", "--no-compile", *target, wheel], check=True)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
