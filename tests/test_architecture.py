@@ -21,6 +21,7 @@ PURE = (
 REACHING = {
     "agents",
     "cli",
+    "demo.counting",
     "deploy.fitting",
     "deploy.intents",
     "deploy.leads",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_
 import os
 import signal
 import sys
@@ -10,6 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from json import dumps, loads
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any
@@ -119,7 +119,7 @@ class Place:
         """Make the directory with its files. `spared`: what this machine has of sparkops. Raises UsageError."""
         missing = [parent for parent in (self.directory, *self.directory.parents) if not parent.exists()]
         before = {"spared": spared, "missing": [str(parent) for parent in missing]}
-        for file, text in {self.before: json_.dumps(before), **files}.items():
+        for file, text in {self.before: dumps(before), **files}.items():
             write(file, text)
         self.models.mkdir()
 
@@ -137,7 +137,7 @@ class Place:
 
     def _read(self) -> Mapping[str, Any]:
         try:
-            before: Mapping[str, Any] = json_.loads(self.before.read_text())
+            before: Mapping[str, Any] = loads(self.before.read_text())
         except (OSError, ValueError) as error:
             step = f"Remove what `docker ps --all` shows of it, and {self.directory}."
             raise SparkopsError(f"{self.before}: cannot be read: {error}", next_step=step) from None
@@ -345,7 +345,7 @@ def _further(
             ],
         }
     recipe = quote(str(place.recipe))
-    body = json_.dumps({"model": SERVICE, "messages": [{"role": "user", "content": "Hello"}]})
+    body = dumps({"model": SERVICE, "messages": [{"role": "user", "content": "Hello"}]})
     url = f"http://127.0.0.1:{ports.first}/v1/chat/completions"
     return {
         "Try next": [

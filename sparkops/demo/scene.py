@@ -34,7 +34,7 @@ class DemoEngine:
     """How long the demonstration takes, and on which machine that was measured."""
     second: str
     """The change that makes the second release, as KEY=VALUE; both have the same image."""
-    traffic: Mapping[str, float]
+    traffic: Mapping[str, Any]
     """Rate of short requests per second, and streams; fields of TrafficSettings."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """Values of the recipe over those that it extends."""

@@ -15,6 +15,7 @@ from tests.docs.test_commands import refusal
 EXAMPLE = re.compile(r"Example: (sparkops .+)")
 OTHERWISE = {
     "cancel",
+    "demo",
     "deploy",
     "doctor",
     "fit",

@@ -188,6 +188,7 @@ def test_every_named_volume_and_host_path_of_the_package_is_removed_or_the_opera
     mounts = {path for path, text in sources.items() if "--mount=type=bind" in text}
 
     assert volumes == {
+        "demo/scene.py",  # the directory of the demo, which it removes itself
         "docker/commands.py",  # the model directory, caches of kernels, devices of the operator
         "gateway/commands.py",  # VOLUME
         "guard_client/commands.py",  # VOLUME and places.RUN

@@ -1,4 +1,4 @@
-"""`sparkops demo` from the wheel, on a machine that has Docker and neither a checkout nor root: as an owner tries it."""
+"""`sparkops demo` from the wheel, as an owner tries it: Docker, no checkout, not root."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Owner:
             out, err = process.communicate(timeout=900)
         return Ran(process.returncode, out, err, 0.0)
 
-    def state(self) -> Mapping[str, str]:
+    def state(self) -> Mapping[str, frozenset[str]]:
         """Containers, images, volumes, networks, files and firewall, without what Docker's client writes."""
         read = state(self.node)
-        files = (line for line in read["files"].splitlines() if ".docker" not in line and PID.lstrip("/") not in line)
-        return {**read, "files": "\n".join(files)}
+        ours = (line for line in read["files"] if ".docker" not in line and PID[1:] not in line)
+        return {**read, "files": frozenset(ours)}
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,12 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", dist, CHECKOUT], check=True)
     (wheel,) = dist.glob("*.whl")
     kinds = [f"--platform=manylinux_2_{minor}_{platform.machine()}" for minor in (17, 28, 34)]
-    target = ("--python-version=3.13", "--only-binary=:all:", *kinds, "--target", site)
+    target = ("--python-version=3.13", "--only-binary=:all:", *kinds, "--target", str(site))
     subprocess.run([*PIP, "install", "--no-compile", *target, wheel], check=True)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        archive.add(site, ".")
+        for child in site.iterdir():  # not the directory itself, which nobody else may read
+            archive.add(child, child.name)
     return packed.getvalue()
 
 

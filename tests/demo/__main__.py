@@ -9,15 +9,16 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 import requests
 
 from sparkops.config import inventory
+from sparkops.demo.counting import counting
+from sparkops.demo.scene import VLLM
+from sparkops.demo.screen import DemoResult, Opening, ending, opening
 from sparkops.errors import PlanRefused
 from sparkops.traffic.generator import Traffic
 from sparkops.traffic.report import TrafficReport
@@ -30,9 +31,23 @@ SERVICE, PORT, MODEL = "tiny", 8000, "tiny-qwen3"
 FIRST = ("deploy", RECIPE, "--node", "node-2")
 SECOND = ("deploy", RECIPE, "--node", "node-1", "--set", "args.max-num-seqs=16")
 """Another release from the same image, so that nothing is built for it."""
-LOAD = {"rate": 2, "streams": 2, "stream_pause_s": 3, "stream_tokens": 100, "timeout_s": 120}
 QUESTION = "What is the capital of France?"
-ROOT = Path(__file__).parent.parent
+OPENING = Opening(
+    title="make demo: replace a running vLLM under load, with the parts of a real fleet, and count lost requests",
+    steps=(
+        "start two nodes: containers, each with its own Docker Engine and sshd",
+        "build the real vLLM for CPUs on both, and train a model of 0.6 MB",
+        "deploy a release on node-2, behind the gateway on node-1",
+        "replace it by a second release on node-1 while clients send requests, then roll back",
+        "print what was lost; the nodes stay until `make fleet-down`",
+    ),
+    facts={
+        "Rights": ("as root, or in the group docker; the nodes have nearly all capabilities of this machine",),
+        "Files": (".fleet and .venv in this checkout; images and volumes of Docker",),
+        "Time": ("about five minutes from nothing on two x86-64 cores, then four",),
+    },
+)
+ROOT = Path(__file__).parents[2]
 SPARKOPS = str(Path(sys.executable).parent / "sparkops")
 
 
@@ -45,10 +60,10 @@ class Story:
     began: list[tuple[str, float]] = field(default_factory=list)
     """Title of each part and when it began (monotonic seconds)."""
 
-    def part(self, title: str) -> None:
+    def part(self, title: str, words: str = "") -> None:
         """Begin a part."""
         self.began.append((title, time.monotonic()))
-        print(f"\n== {title}", flush=True)
+        print(f"\n== {title}{': ' if words else ''}{words}", flush=True)
 
     def run(self, *argv: str) -> int:
         """Run sparkops as a user would, and return its exit code."""
@@ -73,33 +88,35 @@ class Story:
 
 def main() -> int:
     """Build, deploy, swap under load, roll back; 1 if a request failed, an answer was wrong or status is not clean."""
+    print("\n".join(opening(OPENING)), flush=True)
     story = Story()
     address = prepare(story)
-    story.part("the first release is deployed on node-2, behind the gateway on node-1")
+    story.part("first release", "deployed on node-2, behind the gateway on node-1")
     first(story)
     answer = ask(f"http://{address}:{PORT}", SERVICE)
     print(f"{QUESTION} {answer}")
-    counted = swap_and_return(story, f"http://{address}:{PORT}")
-    story.part("what has happened")
+    parts = swap_and_return(story, f"http://{address}:{PORT}")
+    story.part("status and history")
     looks = story.run("status"), story.run("history", SERVICE)
-    story.part("the end")
-    print("\n".join([*requests_lines(counted), *times_lines(story.began), *next_lines(story.where)]))
-    return int(any(looks) or "Paris" not in answer or failed(counted["all"]) > 0)
+    story.part("what has happened")
+    result = DemoResult(SERVICE, "vLLM", parts, story.began)
+    print("\n".join(ending(result, further(story.where))))
+    return int(any(looks) or "Paris" not in answer or result.total.lost > 0)
 
 
 def prepare(story: Story) -> str:
     """Make nodes, image and model. Returns the address of the gateway's node."""
-    story.part("two nodes, each with its own Docker Engine and sshd")
+    story.part("nodes", "two containers, each with its own Docker Engine and sshd")
     nodes = TestFleet.up(2)
     home = nodes.home / "demo"
     home.mkdir(exist_ok=True)
     file = write_inventory(nodes, home, lambda data: data.update(gateway={"node": GATEWAY, "port": PORT}))
     story.where = str(file.relative_to(ROOT))
 
-    story.part("the real vLLM image, built on both nodes")
+    story.part("image", "the real vLLM, built on both nodes")
     tag = story.tag("build", RECIPE)
 
-    story.part("a model of 0.6 MB, trained in that image and copied to the nodes")
+    story.part("model", "0.6 MB, trained in that image and copied to the nodes")
     fleet = inventory.load(file)
     checkpoint = checkpoints.make(fleet, "node-1", tag, nodes.home / "checkpoints")
     for name in fleet.nodes:
@@ -118,28 +135,16 @@ def first(story: Story) -> None:
         sys.exit(code)
 
 
-def swap_and_return(story: Story, url: str) -> dict[str, TrafficReport]:
+def swap_and_return(story: Story, url: str) -> Mapping[str, TrafficReport]:
     """Replace the release and go back while requests run. Returns what became of them, by part."""
-    counted: dict[str, TrafficReport] = {}
-    with Traffic(url, SERVICE, **LOAD) as load:  # type: ignore[arg-type]
-        load.wait_for(5, 60)
-        story.part("a second release replaces it on node-1, while requests and streams run through the gateway")
-        with window(load, counted, "swap"):
+    with counting(Traffic(url, SERVICE, **VLLM.traffic)) as counted:
+        story.part("swap under load", "a second release on node-1; requests and streams go through the gateway")
+        with counted.part("swap"):
             story.sparkops(*SECOND)
-        story.part("the rollback: the first release still runs, so it takes one switch")
-        with window(load, counted, "rollback"):
+        story.part("rollback under load", "the first release still runs, so it takes one switch")
+        with counted.part("rollback"):
             story.sparkops("rollback", SERVICE)
-    counted["all"] = load.report()
-    return counted
-
-
-@contextmanager
-def window(load: Traffic, counted: dict[str, TrafficReport], name: str) -> Iterator[None]:
-    """Count the requests of a part, until ten more have been answered after it."""
-    began_s = time.monotonic()
-    yield
-    load.wait_for(load.report().good + 10, 60)
-    counted[name] = load.report((began_s, time.monotonic()))
+    return counted.parts
 
 
 def ask(url: str, model: str) -> str:
@@ -150,43 +155,18 @@ def ask(url: str, model: str) -> str:
     return str(reply.json()["choices"][0]["message"]["content"])
 
 
-def failed(report: TrafficReport) -> int:
-    """Requests that got no whole and right answer, refusals included."""
-    return report.refusals + sum(report.failures.values())
-
-
-def requests_lines(counted: dict[str, TrafficReport]) -> Iterator[str]:
-    """Yield how many requests were answered and failed, and which release answered."""
-    yield "requests through the gateway"
-    for name, report in counted.items():
-        slowest = f", longest time without an answer {report.longest_gap_s:.1f} s"
-        yield f"{report.good:6} answered, {failed(report)} failed: {name}{slowest}"
-    for release, count in counted["all"].releases.items():
-        yield f"{count:6} answered by {release}"
-    for failure in counted["all"].examples:
-        yield f"failed: {failure.kind}: {failure.reason}: {failure.detail}"
-
-
-def times_lines(began: list[tuple[str, float]]) -> Iterator[str]:
-    """Yield how long each part took; the last one only ends the one before it."""
-    yield "\ntimes"
-    for (title, begin_s), (_, end_s) in pairwise(began):
-        yield f"{end_s - begin_s:6.1f} s  {title}"
-    yield f"{began[-1][1] - began[0][1]:6.1f} s  all"
-
-
-def next_lines(where: str) -> Iterator[str]:
-    """Yield what to try next."""
-    yield f"""
-next
-  bin=.venv/bin/sparkops; export SPARKOPS_INVENTORY={where}
-  $bin status                      what runs where
-  $bin deploy {RECIPE} --dry-run --set args.max-num-seqs=8
-                                   every effect of another swap, with its command
-  $bin logs {SERVICE} --follow          what the engine says
-  $bin stop {SERVICE}                   stop the service
-  make demo                        again: it uses what exists
-  make fleet-down                  remove the nodes and all they hold"""
+def further(where: str) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """Return what to try next, and how to remove it."""
+    return {
+        "Try next": [
+            (f"export PATH=$PWD/.venv/bin:$PATH SPARKOPS_INVENTORY={where}", "let sparkops use these nodes"),
+            ("sparkops status", "what runs where"),
+            (f"sparkops deploy {RECIPE} --dry-run --set args.max-num-seqs=8", "another swap: effects and commands"),
+            (f"sparkops logs {SERVICE} --follow", "the engine's log"),
+            ("make demo", "again; it uses what exists"),
+        ],
+        "Remove": [("make fleet-down", "the nodes and all they hold")],
+    }
 
 
 if __name__ == "__main__":
