@@ -25,7 +25,7 @@ cd /; find run srv home etc root tmp dev/shm var/lib/docker/volumes -xdev \
     -not -path 'run/docker*' -not -path 'run/containerd*' -not -path run/runc -not -path 'root/.docker/*' \
     -printf '%p %y %U:%G %m\\n' | sort
 """
-"""Paths, kinds, owners and modes; The state of Docker, containerd and runc changes with every container."""
+"""Paths, kinds, owners and modes; the state of Docker, containerd and runc changes with every container."""
 
 
 TABLES = """
