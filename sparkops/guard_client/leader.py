@@ -178,7 +178,7 @@ class Leader(GuardConnection):
         reply = self.request("key", node=node)
         return str(reply["key"]), int(reply.get("term", 0))
 
-    def set_peers(self, peers: Mapping[str, tuple[str, int]], **settings: Mapping[str, object] | None) -> None:
+    def set_peers(self, peers: Mapping[str, tuple[str, int]], **settings: Any) -> None:
         """Set addresses and ports of other nodes' guards for the leader.
 
         `settings`: `monitoring` as for `join`; without it, the guard serves figures where it did.
