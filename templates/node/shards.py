@@ -19,19 +19,7 @@ import step
 CHUNK = 16 * 1024 * 1024
 TELL_EVERY_S = 1.0
 # Bytes of an element; other types have one or less. A tensor must begin at a multiple of its element.
-ELEMENT = {
-    "F64": 8,
-    "I64": 8,
-    "U64": 8,
-    "C64": 8,
-    "F32": 4,
-    "I32": 4,
-    "U32": 4,
-    "F16": 2,
-    "BF16": 2,
-    "I16": 2,
-    "U16": 2,
-}
+ELEMENT = {"F64": 8, "I64": 8, "U64": 8, "C64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
 INDEX = f"model{checkpoint.INDEX}"
 
 

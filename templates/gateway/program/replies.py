@@ -59,9 +59,7 @@ def answer(method: str, path: str) -> tuple[int, str]:
     if method == "GET" and path.startswith("/v1/models/") and (name := path[len("/v1/models/") :]) in models_by_name:
         return 200, json.dumps(models_by_name[name])
     if path.startswith("/too-large/"):
-        return 413, error(
-            TOO_LARGE.format(path.rpartition("/")[2]), "invalid_request_error", "request_too_large", "model"
-        )
+        return 413, error(TOO_LARGE.format(path.rpartition("/")[2]), "invalid_request_error", "request_too_large", "model")
     if path == "/unknown-model" or path.startswith("/v1/models/"):
         names = f"{UNKNOWN} Expected one of: {', '.join(models_by_name) or 'none'}."
         return 404, error(names, "invalid_request_error", "model_not_found", "model")

@@ -25,9 +25,7 @@ class Fp8Dense:
         directory = Path(model)
         if not directory.is_dir():
             return
-        tensors = {
-            name: told for file in sorted(directory.glob("*.safetensors")) for name, told in header(file).items()
-        }
+        tensors = {name: told for file in sorted(directory.glob("*.safetensors")) for name, told in header(file).items()}
         scales = [name for name in tensors if name.endswith(SCALE)]
         for name in scales:
             weight = tensors.get(name.removesuffix("_scale_inv"), {"dtype": "nothing", "shape": []})
