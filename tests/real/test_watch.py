@@ -29,7 +29,7 @@ def test_a_wedged_engine_is_named_with_its_evidence_until_it_makes_steps_again(
     (engine,) = stand_in.running()
     node = nodes.node(engine.node)
 
-    with stand_in.load(rate=0, streams=1, stream_tokens=4000) as load:
+    with stand_in.load(rate=0, streams=1, stream_tokens=4000, timeout_s=900) as load:
         wait_for(lambda: stand_in.status()["replicas"][0]["ranks"][0]["running"])
         node.exec("docker", "kill", "--signal=USR1", engine.name)
         (finding,) = wait_for(lambda: findings(stand_in))
