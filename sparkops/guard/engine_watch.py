@@ -25,6 +25,7 @@ from sparkops.guard_client import engine_spec
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
 from sparkops.smoke import coverage
+from sparkops.smoke.results import SmokeReport
 from sparkops.watch import rules
 from sparkops.watch.finding import EngineFinding
 from sparkops.watch.rules import Breach, EngineLook, EngineWatch, LightAnswer, Rule
@@ -82,6 +83,8 @@ class EngineWatcher:
     log: Callable[[str], None]
     over: threading.Event = field(default_factory=threading.Event)
     """Ends the questions in progress."""
+    send: Callable[[LocalNode, int, Recipe, threading.Event], SmokeReport] = smoke_runs.light_question
+    """Sends one light question to a port of this node."""
     executor: Executor = field(default_factory=lambda: ThreadPoolExecutor(ASKERS, "light question"))
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
@@ -149,7 +152,7 @@ class EngineWatcher:
     def _ask(self, rank: PromotedRank, question: Recipe) -> Asked:
         port = rank.container.port if rank.container else 0
         try:
-            report = smoke_runs.light_question(self.node, port, question, self.over)
+            report = self.send(self.node, port, question, self.over)
         except (SparkopsError, OSError, ValueError) as error:
             self.log(f"{rank.rank.container}: light question not sent: {reason(error)}")
             return Asked(None)

@@ -1,0 +1,184 @@
+"""The watch of a guard: what it keeps, notes and reports, with a scripted engine and the files of a guard."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkops.engine.load import STEPS
+from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
+from sparkops.guard.environment import NodeClock
+from sparkops.guard.follower import Follower
+from sparkops.guard.local_service import PromotedRank
+from sparkops.guard.node_report import Sampled
+from sparkops.guard.state import State
+from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.names import Slot
+from sparkops.nodes.local import LocalNode
+from sparkops.smoke.results import CheckFinding, CheckVerdict, SmokeReport
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Mode, Replica
+from sparkops.swap.orders import order
+from sparkops.watch.finding import read_findings
+from tests.examples import IMAGE_ID, INPUTS, container, rank, recipe
+
+pytestmark = pytest.mark.unit
+QUICK = {
+    "swap": {"stall_s": 20.0},
+    "probe": {"startup": {"compile_stall_s": 20.0}},
+}
+
+
+SILENT = SmokeReport(0, 1, (CheckVerdict("health", 1, 0.1, CheckFinding("no answer within 10 s")),), (), 0.1)
+
+
+@dataclass
+class Kept:
+    """An executor without threads; `sent` counts the questions."""
+
+    sent: int = 0
+
+    def submit(self, fn: Any, /, *args: Any) -> Future[Any]:
+        self.sent += 1
+        future: Future[Any] = Future()
+        future.set_result(fn(*args))
+        return future
+
+
+@dataclass
+class Node:
+    """A node with one promoted engine, and the watch of its guard."""
+
+    directory: Path
+    ranks: list[PromotedRank] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STEPS, 1.0))
+    now_s: float = 0.0
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        data = recipe(**QUICK).model_dump(mode="json", exclude_defaults=True)
+        given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.BLUE, "index": 0, "jobs": 1}
+        spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}})
+        self.rank, running = rank_spec(spec, "n1"), container(rank(**QUICK), started_at=1.0)
+        self.promoted = PromotedRank(
+            service="chat",
+            release="q-1",
+            rank=self.rank,
+            head=True,
+            container=running,
+            starting=False,
+            unknown=False,
+            restarts=0,
+        )
+        self.ranks, self.executor = [self.promoted], Kept()
+        self.state = State(self.directory, lambda: NodeClock(self.now_s, "boot"))
+        self.follower = Follower(self.state, LocalNode("n1"), self.lines.append)
+        executor: Any = self.executor
+        self.watcher = EngineWatcher(
+            LocalNode("n1"),
+            self.follower.jobs.notes,
+            lambda: self.ranks,
+            lambda name: Sampled(name, "", self.now_s, {"healthy": True, "first": self.figures}),
+            self.lines.append,
+            send=lambda *_: SILENT,
+            executor=executor,
+            clock=lambda: self.now_s,
+            now=lambda: 1000.0 + self.now_s,
+        )
+
+    def looks(self, number: int) -> None:
+        for _ in range(number):
+            self.now_s += WATCH_S
+            self.watcher.look()
+
+    @property
+    def texts(self) -> list[str]:
+        return [event["text"] for event in self.state.events("chat") if event["kind"] == "finding"]
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+    return Node(tmp_path)
+
+
+def test_a_stall_is_noted_when_it_begins_and_when_it_ends_and_reported_meanwhile(node: Node) -> None:
+    node.looks(30)
+    name = node.rank.container
+    (reported,) = read_findings("n1", node.watcher.findings())
+    node.figures = {**node.figures, STEPS[0]: 2.0}
+    node.looks(1)
+
+    assert (reported.code, reported.service, reported.container, reported.node) == ("STALLED", "chat", name, "n1")
+    assert reported.since == 1000.0 + WATCH_S
+    assert "2 requests running or waiting" in reported.detail
+    assert [text.split(": no")[0] for text in node.texts] == [f"{name}: STALLED", f"{name}: STALLED: ended"]
+    assert node.watcher.findings() == []
+
+
+def test_a_release_that_changes_is_watched_no_longer_and_its_findings_end(node: Node) -> None:
+    node.looks(30)
+    node.ranks = []
+    node.looks(1)
+
+    assert node.watcher.findings() == []
+    assert node.texts[-1].endswith("STALLED: no longer watched: its release changes, or was stopped")
+
+
+@pytest.mark.parametrize("changes", [{"unknown": True}, {"head": False}], ids=["leased or loading", "a rank above 0"])
+def test_no_question_is_sent_and_nothing_found_where_nothing_is_known(node: Node, changes: dict[str, Any]) -> None:
+    node.ranks = [replace(node.promoted, **changes)]
+    node.looks(60)
+
+    assert (node.watcher.findings(), node.executor.sent) == ([], 0)
+
+
+def test_a_busy_engine_that_makes_steps_gets_no_question(node: Node) -> None:
+    for step in range(60):
+        node.figures = {**node.figures, STEPS[0]: float(step)}
+        node.looks(1)
+
+    assert (node.watcher.findings(), node.executor.sent) == ([], 0)
+
+
+def test_an_idle_engine_gets_one_question_a_minute(node: Node) -> None:
+    node.figures = dict.fromkeys(STEPS, 0.0)
+    node.looks(60)
+
+    assert node.executor.sent == 9
+
+
+@pytest.mark.parametrize(
+    ("change", "watched"),
+    [
+        ({}, True),
+        ({"stopping": True}, False),
+        ({"active": None}, False),
+    ],
+    ids=["promoted", "stopping", "none active"],
+)
+def test_only_the_ranks_of_a_promoted_release_are_watched(node: Node, change: dict[str, Any], watched: bool) -> None:
+    active = Deployment("q-1", Slot.BLUE, (Replica((node.rank,)),))
+    journal = replace(Journal("chat", "n1", active=active, revision=3), **change)
+    with node.follower.jobs.lock:
+        service = node.follower._service("chat")
+        service.order = order(journal, "n1", "boot")
+
+    found = node.follower.promoted()
+
+    assert [rank.rank.container for rank in found] == ([node.rank.container] if watched else [])
+    assert all(rank.unknown for rank in found), "Docker was not read yet"
+
+
+def test_during_a_swap_nothing_is_watched(node: Node) -> None:
+    replicas = (Replica((node.rank,)),)
+    journal = Journal("chat", "n1", active=Deployment("q-1", Slot.BLUE, replicas), revision=3)
+    journal = journal.begun("1", Mode.BESIDE, Deployment("q-2", Slot.GREEN, replicas), automatic=True)
+    with node.follower.jobs.lock:
+        node.follower._service("chat").order = order(journal, "n1", "boot")
+
+    assert node.follower.promoted() == []
