@@ -32,6 +32,8 @@ INVENTORY = f"{SITE}/inventory.yaml"
 USER = ("setpriv", "--reuid=ops", "--regid=ops", "--init-groups", "env", "--chdir=/home/ops")
 ENVIRONMENT = ("HOME=/home/ops", f"PYTHONPATH={SITE}", "PYTHONDONTWRITEBYTECODE=1")
 PID = "/home/ops/pid"
+OTHERS = (".docker", "run/runc", PID.removeprefix("/"))
+"""Files of Docker's client, of Docker's runtime (from its first container on) and of this test."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ class Owner:
         return Ran(process.returncode, out, err, 0.0)
 
     def changes(self, before: Mapping[str, frozenset[str]]) -> Mapping[str, set[str]]:
-        """What differs from the state before, without what Docker's client writes; nothing where all is as it was."""
+        """What differs from the state before, without what Docker and its client write for themselves."""
         found = changes(before, self.node)
-        files = {line for line in found.get("files", ()) if ".docker" not in line and PID[1:] not in line}
+        files = {line for line in found.get("files", ()) if not any(name in line for name in OTHERS)}
         others = {what: lines for what, lines in found.items() if what != "files"}
         return {**others, **({"files": files} if files else {})}
 
