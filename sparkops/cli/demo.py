@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -111,6 +112,10 @@ class Place:
         return self.directory / "models"
 
     @property
+    def temporary(self) -> Path:
+        return self.directory / "tmp"
+
+    @property
     def before(self) -> Path:
         """File with what this machine had before, which stays."""
         return self.directory / "before.json"
@@ -122,6 +127,7 @@ class Place:
         for file, text in {self.before: dumps(before), **files}.items():
             write(file, text)
         self.models.mkdir()
+        self.temporary.mkdir()
 
     def spared(self) -> Collection[Key]:
         """Return the keys of what this machine had of sparkops before."""
@@ -195,6 +201,20 @@ def _facts(member: Member) -> MachineFacts:
 
 
 @contextmanager
+def _temporary(directory: Path) -> Iterator[None]:
+    """Use a directory for temporary files: `docker build` leaves the Dockerfile there that it gets on stdin."""
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(directory)
+    try:
+        yield
+    finally:
+        del os.environ["TMPDIR"]
+        if before is not None:
+            os.environ["TMPDIR"] = before
+        tempfile.tempdir = None  # else Python goes on with the directory that it has found first
+
+
+@contextmanager
 def _stoppable() -> Iterator[None]:
     """Treat the end of the terminal and `kill` as Ctrl-C, so that they remove the demonstration too."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -217,7 +237,8 @@ def _run(
     kept: Sequence[Kept] = ()
     acts = Acts(context, place)
     try:
-        result = _perform(acts, engine, ports)
+        with _temporary(place.temporary):
+            result = _perform(acts, engine, ports)
     finally:
         if keep:
             say(f"kept; to remove it: {REMOVE}", bold=True)
