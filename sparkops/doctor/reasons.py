@@ -83,7 +83,10 @@ REASONS: Mapping[str, str] = {
 }
 AREAS: Mapping[str, tuple[str, ...]] = {
     "access": ("UNREACHABLE",),
-    "services": ("NEEDS_PERSON", "GATEWAY_DOWN", "GATEWAY_CLOSED", "STATUS_FAILED"),
+    "services": (
+        *("NEEDS_PERSON", "STALLED", "UNANSWERED", "RANK_DOWN", "GARBAGE", "RESTARTS"),
+        *("GATEWAY_DOWN", "GATEWAY_CLOSED", "STATUS_FAILED"),
+    ),
     "guards": ("GUARD_DOWN", "GUARD_SILENT", "GUARD_NOT_REACHED"),
     "GPU": ("GPU_SILENT", "NO_DRIVER", "NO_TOOLKIT", "NO_CDI_SPEC", "CLOCKS_LOW", "DRIVER_590"),
     "open ports": ("DOCKER_TCP", "ENGINE_OPEN", "FILTER_MISSING", "FILTER_UNKNOWN"),

@@ -183,8 +183,8 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
         problem = f"locked for {order.machine}, the node is {facts.arch}"
         step = f"sparkops lock {order.name} --node {node} --update"
         return NotReady(node, f"{order.name}.lock: {problem}", next_step=step)
-    if problem := without_buildkit(node, facts, engine):
-        return problem
+    if unable := without_buildkit(node, facts, engine):
+        return unable
     if free is not None and free < need:
         key = f" ({order.disk_key})" if order.disk_key else ""
         problem = f"{free:.1f} GiB free on Docker's disk, {need:g} GiB needed{key}"

@@ -33,10 +33,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("line", "incomplete", "offered"),
     [
-        ("deploy", "mi", ["mine"]),
-        ("-v deploy --json", "mi", ["mine"]),
-        ("models pull", "mi", ["mine"]),
-        ("images copy", "mi", ["mine"]),
+        ("deploy", "min", ["mine"]),
+        ("-v deploy --json", "min", ["mine"]),
+        ("models pull", "min", ["mine"]),
+        ("images copy", "min", ["mine"]),
         ("render mine", "stand-", ["stand-in"]),
         ("rollback", "my", ["my-chat"]),
         ("recipes", "my", ["my-chat"]),
@@ -46,7 +46,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("prune -n spark-1 -n", "", ["spark-1", "spark-2"]),
         ("gateway rebuild", "", ["spark-1", "spark-2"]),
         ("trust spark-1", "", ["spark-2"]),
-        ("probe my-chat --recipe", "mi", ["mine"]),
+        ("probe my-chat --recipe", "min", ["mine"]),
         ("status --client", "open", ["open-webui", "opencode"]),
     ],
 )
@@ -82,9 +82,9 @@ def test_an_inventory_that_cannot_be_read_offers_nothing(here: Path, text: str |
 @pytest.mark.parametrize(
     ("shell", "variables", "offered"),
     [
-        ("bash", {"COMP_WORDS": "sparkops\ndeploy\nmi", "COMP_CWORD": "2"}, "mine\n"),
+        ("bash", {"COMP_WORDS": "sparkops\ndeploy\nmin", "COMP_CWORD": "2"}, "mine\n"),
         ("bash", {"COMP_WORDS": "sparkops\ntrust\n", "COMP_CWORD": "2"}, "spark-1\nspark-2\n"),
-        ("zsh", {"_TYPER_COMPLETE_ARGS": "sparkops deploy mi"}, "_arguments '*: :((\"mine\"))'\n"),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "sparkops deploy min"}, "_arguments '*: :((\"mine\"))'\n"),
         ("fish", {"_TYPER_COMPLETE_ARGS": "sparkops rollback my"}, "my-chat\n"),
         ("bash", {"COMP_WORDS": "sparkops\nroll", "COMP_CWORD": "1"}, "rollback\n"),
     ],

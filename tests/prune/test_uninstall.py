@@ -193,6 +193,7 @@ def test_every_named_volume_and_host_path_of_the_package_is_removed_or_the_opera
         "gateway/commands.py",  # VOLUME
         "guard_client/commands.py",  # VOLUME and places.RUN
         "prune/uninstall.py",
+        "status/clients.py",  # printed for the client's own machine
     }
     assert mounts == {"guard_client/commands.py", "images/delivery.py", "weights/commands.py"}  # of what exists
     assert Path("/run/sparkops").name in plan(NODE, Extent()).removals[4].name
