@@ -24,9 +24,7 @@ IMAGE = TypeAdapter[str](ImageRef)
 
 
 def import_(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Recipe of spark-vllm-docker (version 1) or sparkrun (version 2)")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recipe of spark-vllm-docker, sparkrun or vllm-project")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout")
     ] = None,
@@ -39,6 +37,9 @@ def import_(
     use: Annotated[
         str, typer.Option("--use", metavar="IMAGE", help="Run in IMAGE, which is finished, instead of building one")
     ] = "",
+    variant: Annotated[
+        str, typer.Option("--variant", metavar="NAME", help="Import this variant of a recipe that has several")
+    ] = "",
     json: JSON = False,
 ) -> None:
     """Convert a spark-vllm-docker or sparkrun recipe
@@ -48,7 +49,11 @@ def import_(
     without that flag or key, and the file states the loss.
 
     With --use the recipe runs in a finished image, whose own parser judges the flags: those that no vLLM known here
-    has, as of a fork, are kept, with their names in serve.allow.
+    has, as of a fork, are kept, with their names in serve.allow. A recipe of vllm-project for a DGX Spark runs in its
+    own image.
+
+    A recipe with tensor_parallel that fixes no number of nodes has the variants solo and cluster; it is written for a
+    cluster. Without NAME, a recipe with named variants is an error that lists them.
 
     Exit code 2 if it is refused.
 
@@ -62,7 +67,7 @@ def import_(
             next_step=f"-o {output.parent}/{name}.yaml",
         )
     _require_image(use)
-    choices = Choices(without or (), mods, use)
+    choices = Choices(without or (), mods, use, variant)
     conversion = other_tools.convert(original, files.text(file, errors="replace"), name, choices)
     _require_known(conversion, without or ())
     _refuse(conversion)

