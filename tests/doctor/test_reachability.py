@@ -11,8 +11,10 @@ from sparkops.doctor import reachability
 from sparkops.doctor.node_facts import NodeFacts
 from sparkops.errors import ConnectionLost, NotReady
 from sparkops.gateway.facts import GatewayFacts
+from sparkops.network.finding import Severity
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift
+from sparkops.watch.finding import EngineFinding
 from tests.doctor.test_rules import examined
 from tests.examples import HOST
 from tests.sparks import spark
@@ -99,3 +101,13 @@ def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) ->
     [finding] = reachability.findings([node], {"a": WELL}, drift)
 
     assert (finding.code, finding.node, finding.problem) == ("GUARD_NOT_REACHED", "b", drift[0].detail)
+
+
+def test_what_the_watch_has_found_is_a_warning_with_the_step_of_status() -> None:
+    names = {"code": "STALLED", "service": "chat", "node": "a", "container": "chat-blue-r0"}
+    found = EngineFinding(**names, since=1000.0, detail="no engine step for 310 s", next_step="sparkops history chat")
+
+    [finding] = reachability.watched([found])
+
+    expected = ("STALLED", "a", "chat-blue-r0: no engine step for 310 s", "sparkops history chat", Severity.WARNING)
+    assert (finding.code, finding.node, finding.problem, finding.next_step, finding.severity) == expected

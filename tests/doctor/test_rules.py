@@ -21,6 +21,7 @@ from sparkops.errors import NotReachable, SparkopsError
 from sparkops.network import topology
 from sparkops.network.finding import Severity
 from sparkops.network.topology import Transport
+from sparkops.watch.rules import Rule
 from tests import sparks
 from tests.examples import HOST, container, node, rank
 from tests.sparks import Spark, port_0, port_1, spark
@@ -420,7 +421,7 @@ def test_every_code_of_doctor_and_network_has_a_reason() -> None:
         for code in re.findall(r'(?:code=|code = |else |warning\(|_down\(|Kernel\(|Same\()\s*"([A-Z_0-9]+)"', text)
     }
 
-    assert named - {"DRIVER"} == reasons.REASONS.keys()
+    assert (named - {"DRIVER"}) | set(Rule) == reasons.REASONS.keys()
 
 
 def test_a_finding_of_a_diagnosis_has_its_reason(sound: NodeFacts) -> None:

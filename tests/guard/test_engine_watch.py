@@ -27,7 +27,7 @@ from sparkops.watch.finding import read_findings
 from tests.examples import IMAGE_ID, INPUTS, container, rank, recipe
 
 pytestmark = pytest.mark.unit
-QUICK = {
+QUICK: dict[str, Any] = {
     "swap": {"stall_s": 20.0},
     "probe": {"startup": {"compile_stall_s": 20.0}},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,48 @@ def test_figures_for_prometheus_are_those_of_the_last_look_and_ask_no_engine(nod
     assert len(node.pages) == before
     node.has_engine(1, started="2026-11-22T09:00:00Z")
     assert node.sampler.engines()[1] == [{}]
+
+
+FOUND = {
+    "code": "STALLED",
+    "service": "chat",
+    "node": "n1",
+    "container": "chat-blue-r0",
+    "since": 1000.0,
+    "detail": "no engine step for 310 s",
+    "next_step": "sparkops history chat",
+}
+
+
+def test_a_report_has_what_the_watch_has_found_and_status_shows_it(node: Node) -> None:
+    node.sampler.verbs = {**node.sampler.verbs, "findings": lambda _: [{**FOUND, "of a newer guard": 1}]}
+
+    status = join(["n1"], {"n1": node.report()})
+
+    assert [asdict(finding) for finding in status.findings] == [FOUND]
+
+
+def test_a_guard_of_an_earlier_version_has_found_nothing(node: Node) -> None:
+    reply = json.loads(node.sampler.report()["guard"]["findings"])
+
+    assert "does not understand" in reply["error"]
+    assert node.report().findings == ()
+
+
+def test_a_report_without_a_word_on_findings_is_read(node: Node) -> None:
+    report = node.sampler.report()
+    del report["guard"]["findings"]
+
+    assert read("n1", json.dumps(report)).findings == ()
+
+
+def test_the_figures_of_an_engine_that_stopped_showing_them_are_unknown(node: Node) -> None:
+    node.sampler.look()
+    newest = node.sampler.newest("c")
+    assert newest is not None
+    assert newest.figures["vllm:num_requests_running"] == 2
+    node.healthy, node.now_s = False, 15.0
+    node.sampler.look()
+    later = node.sampler.newest("c")
+    assert later is not None
+    assert (later.figures, node.sampler.newest("other")) == ({}, None)

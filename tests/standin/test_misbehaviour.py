@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +107,28 @@ def test_it_hangs_some_time_after_it_began_to_serve() -> None:
             program.http.post(f"{program.url}/v1/chat/completions", json=program.body(FRANCE), timeout=0.3)
         assert program.get("/health").status_code == 200
         assert program.tell().ended() == 0
+
+
+def test_a_signal_freezes_steps_and_figures_and_another_one_ends_that() -> None:
+    """As in vLLM, whose figures change with a step only: a request that comes meanwhile is not counted."""
+    with Program(TOK_S="20") as program, ThreadPoolExecutor(2) as thread:
+        running = thread.submit(program.serves().post, program.body("Talk.", max_tokens=30, stream=True))
+        while not program.metric("vllm:generation_tokens_total"):
+            pass
+        program.process.send_signal(signal.SIGUSR1)
+        time.sleep(0.3)
+        before = program.metric("vllm:generation_tokens_total")
+        asked = thread.submit(
+            requests.post, f"{program.url}/v1/chat/completions", json=program.body(FRANCE), timeout=60
+        )
+        time.sleep(0.3)
+        frozen = [program.metric(f"vllm:{name}") for name in ("generation_tokens_total", "num_requests_running")]
+        healthy = program.get("/health").status_code
+        program.process.send_signal(signal.SIGUSR2)
+
+        assert (frozen, healthy) == ([before, 1], 200)
+        assert asked.result().status_code == 200
+        assert running.result().text.endswith("data: [DONE]\n\n")
 
 
 def test_errors_come_at_their_rate() -> None:

@@ -22,6 +22,7 @@ from sparkops.status.picture import (
     WarmRow,
 )
 from sparkops.status.view import BAD, BUSY, GOOD, WIDE, age, lines
+from sparkops.watch.finding import EngineFinding
 
 OLD, NEW = "122b-autoround-1a2b3c4d5e", "122b-autoround-999b3c4d5e"
 LEFT = "loading weights 40 %, about 3 min left, from 3 past starts"
@@ -251,3 +252,14 @@ def test_a_release_in_both_slots_is_active_in_one() -> None:
 )
 def test_an_age_is_in_its_largest_unit(seconds: float | None, text: str) -> None:
     assert age(seconds) == text
+
+
+def test_findings_of_the_watch_come_first_in_a_line_each() -> None:
+    names = {"code": "STALLED", "service": "chat", "node": "spark-1", "container": "chat-blue-r0"}
+    found = EngineFinding(**names, since=1000.0, detail="no engine step for 310 s", next_step="sparkops history chat")
+
+    first, second, *_ = lines(Status(nodes=[], services=[], drift=[], findings=[found]))
+
+    since = time.strftime("%H:%M", time.localtime(1000.0))
+    text = f"STALLED chat-blue-r0 on spark-1 since {since}: no engine step for 310 s; next: sparkops history chat"
+    assert (first, second) == (((text, BAD),), ())

@@ -10,6 +10,7 @@ import pytest
 
 from sparkops.engine.load import STEPS
 from sparkops.exchange import Reply, Request
+from sparkops.guard.node_report import IDLE_S
 from sparkops.smoke.coverage import lightest, planned
 from sparkops.smoke.prompts import COMPLETIONS
 from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
@@ -53,6 +54,11 @@ class Engine:
 @pytest.fixture
 def engine() -> Engine:
     return Engine()
+
+
+def test_the_figures_that_docs_guard_md_names() -> None:
+    assert (ASK_S, FAILURES, rules.BAD_ANSWERS) == (60.0, 3, 3)
+    assert (DOWN_S, rules.MOST_RESTARTS, SAMPLE_S) == (300.0, 3, 3 * IDLE_S)
 
 
 def stalled(engine: Engine) -> None:
@@ -185,12 +191,12 @@ def test_a_rank_that_nothing_starts(engine: Engine) -> None:
     assert engine.after(1.0, running=True) == []
 
 
-@pytest.mark.parametrize("kept", ["starting", "paused"])
-def test_a_rank_that_may_not_start_yet_is_not_down(engine: Engine, kept: str) -> None:
+@pytest.mark.parametrize("kept", [{"starting": True}, {"paused": True}], ids=["starting", "paused"])
+def test_a_rank_that_may_not_start_yet_is_not_down(engine: Engine, kept: dict[str, Any]) -> None:
     engine.after(10.0, running=False)
-    engine.after(9 * DOWN_S, **{kept: True})
+    engine.after(9 * DOWN_S, **kept)
 
-    assert engine.after(1.0, **{kept: False}) == []
+    assert engine.after(1.0, starting=False, paused=False) == []
 
 
 def test_a_question_is_due_once_a_minute_while_idle(engine: Engine) -> None:
