@@ -47,6 +47,7 @@ imported again with `--use`, which leaves flags of forks to the parser of a fini
 
 "Its own parser" is that of the vLLM which the new recipe pins, from the wheel for arm64. A recipe for a finished image
 has no such version: the parser of that image judges it when it starts. Whether a model loads is not part of this.
+The parser runs outside of an image, so a chat template that is a mod of the image does not exist for it.
 
 {counts}
 """
