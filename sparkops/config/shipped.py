@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent
 OWN = Path("recipes")
 """The operator's recipes, in the working directory."""
-LOCKS = "locks.json.gz"
+LOCKS = "locks.json.xz"
 """Archive of the shipped locks in a wheel, written by hatch_build.py: their text by path below `recipes`.
 
 Locks share most of their lines, and a wheel compresses each file alone.
@@ -54,5 +54,5 @@ def packed_lock(file: Path) -> bytes | None:
 @cache
 def _locks() -> Mapping[str, str]:
     archive = PACKAGE / "shipped" / LOCKS
-    locks: Mapping[str, str] = json.loads(gzip.decompress(archive.read_bytes())) if archive.is_file() else {}
+    locks: Mapping[str, str] = json.loads(lzma.decompress(archive.read_bytes())) if archive.is_file() else {}
     return locks

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     recipes = tmp_path / "sparkops/shipped/recipes"
     recipes.mkdir(parents=True)
     locks = {"one.lock": LOCK.read_text(), "family/two.lock": "schema: [1"}
-    (recipes.parent / shipped.LOCKS).write_bytes(gzip.compress(json.dumps(locks).encode()))
+    (recipes.parent / shipped.LOCKS).write_bytes(lzma.compress(json.dumps(locks).encode()))
     monkeypatch.setattr(shipped, "PACKAGE", tmp_path / "sparkops")
     shipped._locks.cache_clear()
     yield recipes
