@@ -43,7 +43,7 @@ class PeerFigures:
 
 @dataclass(frozen=True)
 class ServiceFigures:
-    """A service that this guard leads. `answers`: whether the active release answers through the gateway."""
+    """A service that this guard leads. `answers`: whether it answers; UNKNOWN while no release must have traffic."""
 
     journal: Journal
     answers: Answer

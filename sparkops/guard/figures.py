@@ -73,7 +73,7 @@ class Figures:
     def _engine(self, facts: Facts, engine: Facts) -> EngineFigures:
         node = self.leadership.node.name
         container = parse_container(node, facts) if "Config" in facts else parse_listed(node, facts)
-        return EngineFigures(container, engine.get("healthy"), engine.get("second") or engine.get("first"))
+        return EngineFigures(container, engine.get("healthy"), engine.get("second", engine.get("first")))
 
     def _peers(self) -> Iterator[PeerFigures]:
         reach = self.leadership.members.reach
@@ -94,7 +94,8 @@ def _host() -> HostFacts | None:
 
 def _service(lead: Lead) -> ServiceFigures:
     journal, gateway = lead.journal, lead.fleet.gateway
-    answers = gateway.answer(traffic(journal)) if gateway else Answer.UNKNOWN
+    serving = traffic(journal)  # None while a swap or a stop has taken the traffic away: that is no failure to answer
+    answers = gateway.answer(serving) if gateway and serving else Answer.UNKNOWN
     return ServiceFigures(journal, answers, bool(lead.trouble()))
 
 

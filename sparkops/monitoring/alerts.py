@@ -73,7 +73,7 @@ ALERTS = (
     Alert(
         "SparkopsServiceNeedsOperator",
         "sparkops_service_needs_operator == 1",
-        "0s",
+        "1m",  # also true until another guard has confirmed the leader, such as after a restart of its guard
         CRITICAL,
         "{{ $labels.service }}: the fleet cannot continue without an operator",
     ),

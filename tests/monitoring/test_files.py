@@ -16,7 +16,7 @@ from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.engine.load import METRICS
 from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
-from sparkops.monitoring.alerts import ALERTS
+from sparkops.monitoring.alerts import ALERTS, CRITICAL
 from sparkops.monitoring.dashboard import COLUMNS, dashboard, expressions
 from sparkops.monitoring.files import files
 from sparkops.swap.model import Answer, Phase
@@ -55,6 +55,10 @@ def served() -> set[str]:
     replies = (shipped.directory("templates") / "gateway/program/replies.py").read_text()
     of_room = re.findall(r'^    "(\w+)": "', replies.partition("FIGURES = {")[2].partition("}")[0], re.MULTILINE)
     return families | ends | {f"sparkops_gateway_{name}" for name in of_room}
+
+
+def test_no_critical_alert_fires_at_a_single_scrape() -> None:
+    assert [alert.name for alert in ALERTS if alert.severity == CRITICAL and alert.lasting == "0s"] == []
 
 
 def test_every_expression_names_figures_that_are_served() -> None:
