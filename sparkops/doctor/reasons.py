@@ -107,5 +107,5 @@ URGENCY = {code: number for number, code in enumerate(code for codes in AREAS.va
 
 
 def explained(finding: Finding) -> Finding:
-    """Return a finding with its reason."""
-    return finding.model_copy(update={"reason": REASONS[finding.code]})
+    """Return a finding with its reason; without one for a code of a newer guard."""
+    return finding.model_copy(update={"reason": REASONS.get(finding.code, "")})

@@ -39,7 +39,7 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _urgency(finding: Finding) -> tuple[bool, int]:
-    return finding.severity is Severity.WARNING, URGENCY[finding.code]
+    return finding.severity is Severity.WARNING, URGENCY.get(finding.code, len(URGENCY))
 
 
 def _notice(finding: Finding) -> Notice:
@@ -53,7 +53,7 @@ def _findings(blocks: Sequence[Block]) -> Iterator[str]:
         if block.code != last:
             yield ""
         yield from block.heads
-        if block.code != last:
+        if block.code != last and block.code in REASONS:
             yield f"  reason: {REASONS[block.code]}"
         if not _needs_root(block):
             yield from (f"  next: {line}" for line in block.step.text.splitlines())

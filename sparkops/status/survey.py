@@ -160,7 +160,7 @@ def _findings(node: str, guard: Facts) -> tuple[EngineFinding, ...]:
     """Return what the guard's watch has found; nothing of a guard that cannot be read, or of an earlier version."""
     line = guard.get("findings", "")
     reply = json.loads(line) if line.startswith("{") and not unfit("findings", line, REPLY_LIMIT) else {}
-    return tuple(read_findings(node, reply.get("ok", ())))
+    return tuple(read_findings(node, reply.get("ok")))
 
 
 def _reply(node: str, op: str, line: str, errors: str) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,12 @@ class EngineFinding:
     """Next step."""
 
 
-def read_findings(node: str, reported: Sequence[Mapping[str, Any]]) -> Iterator[EngineFinding]:
-    """Yield the findings in a guard's report. Unknown keys are those of a newer guard.
+def read_findings(node: str, reported: object) -> Iterator[EngineFinding]:
+    """Yield the findings in a guard's report, `reported`, as JSON.
 
-    Raises KeyError, TypeError and ValueError for another form.
+    Unknown keys, and findings of another form, are those of a newer guard: the others are shown without them.
     """
-    for item in reported:
-        texts = {key: str(item[key]) for key in ("code", "service", "container", "detail", "next_step")}
-        yield EngineFinding(node=node, since=float(item["since"]), **texts)
+    for item in reported if isinstance(reported, list) else ():
+        with suppress(KeyError, TypeError, ValueError):
+            texts = {key: str(item[key]) for key in ("code", "service", "container", "detail", "next_step")}
+            yield EngineFinding(node=node, since=float(item["since"]), **texts)
