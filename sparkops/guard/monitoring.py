@@ -86,24 +86,35 @@ class FiguresServer:
     monitored: Monitored | None = None
     port: int = 0
     """The port on which it listens; 0 while it does not."""
+    _logged: str = ""
+    """The result of the last attempt of `look`."""
     _opened: ExitStack = field(default_factory=ExitStack)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self) -> None:
-        """Listen where the state says, if it does not yet: the port may have been taken when the guard started.
+        """Listen where the state says, if it does not yet. A port that is taken is logged once, and retried.
 
-        Raises OSError, Unreadable.
+        Raises OSError, Unreadable where the state cannot be read.
         """
         with self._mutex:
-            if not self.port and (monitored := self.state.monitored()):
+            if self.port or not (monitored := self.state.monitored()):
+                return
+            try:
                 self._open(monitored)
-                self.log(f"serving figures on port {self.port}")
+                result = f"serving figures on port {self.port}"
+            except OSError as error:
+                result = f"no figures served: {_failed(monitored, error)}"
+            if result != self._logged:
+                self.log(result)
+            self._logged = result
 
     def change(self, monitored: Monitored | None) -> None:
-        """Serve there from now on, or nowhere. Raises PlanRefused where the port is taken: nothing has changed then."""
+        """Serve there from now on, or nowhere. Raises PlanRefused where the port is taken: nothing has changed then.
+
+        The state is written even if this process serves there already, or nothing: the file may say otherwise, after a
+        failed write, or before the first `look`. Raises OSError.
+        """
         with self._mutex:
-            if monitored == self.monitored and bool(self.port) == bool(monitored):
-                return
             if monitored and self.monitored and self.port and monitored.port == self.monitored.port:
                 self.monitored = monitored  # another key
             else:
@@ -119,9 +130,8 @@ class FiguresServer:
             try:
                 self._open(monitored)
             except OSError as error:
-                problem = f"monitoring.port {monitored.port}: {error.strerror or error}"
                 step = "Set monitoring.port in the inventory to a port that no program of a node has."
-                raise PlanRefused(problem, next_step=step) from None
+                raise PlanRefused(_failed(monitored, error), next_step=step) from None
         opened.close()
 
     def _open(self, monitored: Monitored) -> None:
@@ -154,6 +164,10 @@ class FiguresServer:
         """Stop listening."""
         with self._mutex:
             self._opened.close()
+
+
+def _failed(monitored: Monitored, error: OSError) -> str:
+    return f"monitoring.port {monitored.port}: {error.strerror or error}"
 
 
 def _monitored(request: Request | None) -> Monitored | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import socket
 from collections.abc import Iterator
@@ -144,14 +145,47 @@ def test_a_port_that_is_taken_is_refused_and_changes_nothing(server: FiguresServ
 
 @pytest.mark.local
 def test_a_guard_that_starts_again_serves_where_it_did(tmp_path: Path) -> None:
-    state, port = State(tmp_path), free_port()
+    state, port, lines = State(tmp_path), free_port(), list[str]()
     state.write_monitored(Monitored(port, digest(KEY)))
-    with closing(FiguresServer(state, lambda: FIGURES, lambda _: None, "127.0.0.1")) as again:
-        with socket.create_server(("127.0.0.1", port)), pytest.raises(OSError, match="in use"):
-            again.look()  # the guard repeats it
+    with closing(FiguresServer(state, lambda: FIGURES, lines.append, "127.0.0.1")) as again:
+        with socket.create_server(("127.0.0.1", port)):
+            for _ in range(3):
+                again.look()  # the guard repeats it
         again.look()
 
         assert get(again, **bearer(KEY)).content == FIGURES
+        assert lines == [
+            f"no figures served: monitoring.port {port}: Address already in use",
+            f"serving figures on port {port}",
+        ]
+
+
+@pytest.mark.local
+def test_monitoring_removed_before_the_first_look_stays_removed(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.write_monitored(Monitored(free_port(), digest(KEY)))
+    with closing(FiguresServer(state, lambda: FIGURES, lambda _: None, "127.0.0.1")) as again:
+        again.change(None)
+        again.look()
+
+        assert (again.port, state.monitored()) == (0, None)
+
+
+@pytest.mark.local
+def test_a_repeated_change_is_written_after_a_write_that_failed(
+    server: FiguresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    changed = Monitored(server.port, digest(OTHER))
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "write_monitored", full)
+        with pytest.raises(OSError, match="No space"):
+            server.change(changed)
+    server.change(changed)
+
+    assert server.state.monitored() == changed
 
 
 @pytest.mark.local
