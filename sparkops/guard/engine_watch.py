@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 
 from sparkops.config.recipe import Recipe
@@ -97,20 +97,26 @@ class EngineWatcher:
         return [asdict(finding) for finding in self._open]
 
     def look(self) -> None:
-        """Look at every promoted engine once: note what begins and what ends, and ask what is due."""
+        """Look at every promoted engine once: note what begins and what ends, and ask what is due.
+
+        Raises the error of an engine after it has looked at the others.
+        """
         ranks = {rank.rank.container: rank for rank in self.promoted()}
         for name in set(self._watched) - set(ranks):
             self._end(self._watched.pop(name), "no longer watched: its release changes, or was stopped")
-        for name, rank in ranks.items():
-            known = self._watched.get(name)
-            if known and known.rank.rank != rank.rank:  # another release of the same name
-                self._end(self._watched.pop(name), "no longer watched: its release changes")
-                known = None
-            self._look(known, rank)
+        with ExitStack() as looks:  # each callback runs, the last one first, whatever the others raise
+            looks.callback(self._collect)
+            for rank in reversed(ranks.values()):
+                looks.callback(self._look, rank)
+
+    def _collect(self) -> None:
         self._open = tuple(finding for known in self._watched.values() for finding in known.found.values())
 
-    def _look(self, known: Watched | None, rank: PromotedRank) -> None:
-        look = self._seen(rank)
+    def _look(self, rank: PromotedRank) -> None:
+        look, known = self._seen(rank), self._watched.get(rank.rank.container)
+        if known and known.rank.rank != rank.rank:  # another release of the same name
+            self._end(self._watched.pop(rank.rank.container), "no longer watched: its release changes")
+            known = None
         if known is None:
             try:
                 recipe = engine_spec.of(rank.rank).parsed
@@ -145,7 +151,8 @@ class EngineWatcher:
         """Return the answer to a question that has ended; None while none has, and of one to an earlier run."""
         if known.asking is None or not known.asking.done():
             return None
-        asked, known.asking = known.asking.result(), None
+        ended, known.asking = known.asking, None
+        asked = ended.result()
         known.transcript = asked.transcript
         return asked.answer if known.asked_start == look.start else None
 

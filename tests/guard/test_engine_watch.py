@@ -129,6 +129,41 @@ def test_a_release_that_changes_is_watched_no_longer_and_its_findings_end(node: 
     assert node.texts[-1].endswith("STALLED: no longer watched: its release changes, or was stopped")
 
 
+class NoThread:
+    """An executor whose questions end with an error that no question raises by itself."""
+
+    sent = 0
+
+    def submit(self, *_: object) -> Future[Any]:
+        self.sent += 1
+        future: Future[Any] = Future()
+        future.set_exception(RuntimeError("can't start new thread"))
+        return future
+
+
+def test_a_question_that_fails_for_another_reason_is_asked_again_and_keeps_no_other_engine_unwatched(
+    node: Node,
+) -> None:
+    node.figures = dict.fromkeys(STEPS, 0.0)
+    executor: Any = NoThread()
+    node.watcher.executor = executor
+    other = replace(node.rank, container="other")
+    down = replace(node.promoted, rank=other, container=None)
+    node.ranks = [node.promoted, down]
+
+    errors = 0
+    for _ in range(60):
+        try:
+            node.looks(1)
+        except RuntimeError:
+            errors += 1
+
+    assert (executor.sent, errors) == (9, 9)
+    assert [(found.container, found.code) for found in read_findings("n1", node.watcher.findings())] == [
+        ("other", "RANK_DOWN")
+    ]
+
+
 @pytest.mark.parametrize("changes", [{"unknown": True}, {"head": False}], ids=["leased or loading", "a rank above 0"])
 def test_no_question_is_sent_and_nothing_found_where_nothing_is_known(node: Node, changes: dict[str, Any]) -> None:
     node.ranks = [replace(node.promoted, **changes)]
