@@ -141,7 +141,7 @@ def light(recipe: Recipe) -> Recipe:
 def lightest(recipe: Recipe) -> Recipe | None:
     """Return the recipe with the light checks, of which the questions are only the first one.
 
-    None for a recipe that disables the questions: nothing else shows that a model answers.
+    None for a recipe that disables the questions, or whose task is no chat: nothing else shows that a model answers.
     """
     short = light(recipe)
     smoke = short.probe.smoke
