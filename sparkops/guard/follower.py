@@ -81,8 +81,18 @@ class Follower:
         """Return the containers of the active releases on this node. While the node has a lease, all are unknown."""
         with self.jobs.lock:
             boot, leased = self._boot, bool(self.leases.text) or not self.reads(FRESH_S)
-            ranks = [rank for service in self._by_name.values() for rank in service.promoted(boot)]
+            ranks = [
+                replace(rank, starting=rank.starting or rank.rank.container == queued)
+                for service in self._by_name.values()
+                for queued in (self._queued(service),)
+                for rank in service.promoted(boot)
+            ]
         return [replace(rank, unknown=True) for rank in ranks] if leased else ranks
+
+    def _queued(self, service: LocalService) -> str:
+        """Return the container whose start waits for another load of the node, and was not refused; empty if none."""
+        container = next_start(service, self._moment(service))
+        return container if container and not service.start(container).refused else ""
 
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Let no engine start to load here while the context lasts. Raises Busy while one may, NotReady if unknown."""

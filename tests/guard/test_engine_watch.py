@@ -16,10 +16,12 @@ from sparkops.guard.follower import Follower
 from sparkops.guard.local_service import PromotedRank
 from sparkops.guard.node_report import Sampled
 from sparkops.guard.state import State
+from sparkops.guard_client import engine_spec
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
 from sparkops.smoke.results import CheckFinding, CheckVerdict, SmokeReport
+from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Replica
 from sparkops.swap.orders import order
@@ -207,6 +209,25 @@ def test_only_the_ranks_of_a_promoted_release_are_watched(node: Node, change: di
 
     assert [rank.rank.container for rank in found] == ([node.rank.container] if watched else [])
     assert all(rank.unknown for rank in found), "Docker was not read yet"
+
+
+@pytest.mark.parametrize("refused", ["", "memory lacks"])
+def test_an_engine_that_waits_for_another_load_is_about_to_start_unless_refused(node: Node, refused: str) -> None:
+    active = Deployment("q-1", Slot.BLUE, (Replica((node.rank,)),))
+    journal = Journal("chat", "n1", active=active, revision=3)
+    name, digest = node.rank.container, engine_spec.digest(node.rank)
+    stopped = replace(container(rank(**QUICK)), name=name, spec=digest, state="exited")
+    with node.follower.jobs.lock:
+        service = node.follower._service("chat")
+        service.record = Record(copy=journal, armed=node.rank, term=1)
+        service.order = order(journal, "n1", "boot")
+        service.update({name: stopped}, 1.0)
+        service.run(stopped).checked = True
+        service.start(name).refused = refused
+
+    (found,) = node.follower.promoted()
+
+    assert found.starting is not bool(refused)
 
 
 def test_during_a_swap_nothing_is_watched(node: Node) -> None:
