@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.commands import model_dir, stop
-from sparkops.errors import NeedsOperator, NodeError, NotReady, SparkopsError, joined
+from sparkops.errors import NeedsOperator, NodeError, NotReady, PlanRefused, SparkopsError, UsageError, joined
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client import leases, membership
@@ -55,10 +55,17 @@ class Target:
 
     @property
     def leader(self) -> Member | None:
-        """The node whose guard leads this one; None if it leads itself, or its leader was given up."""
+        """The node whose guard leads this one; None if it leads itself, or its leader was given up.
+
+        Raises PlanRefused if that node is unreachable.
+        """
         settings = self.connected.fleet.gateway
         if settings is None or settings.node in (self.node, *self.without):
             return None
+        if error := self.connected.unreachable.get(settings.node):
+            step = f"If {settings.node} is lost: sparkops uninstall {self.node} --without {settings.node}"
+            steps = "\n".join(filter(None, (error.next_step, step)))
+            raise PlanRefused(f"{error}; its guard leads {self.node}", next_step=steps)
         return self.connected.member(settings.node)
 
 
@@ -66,8 +73,9 @@ def prepare(target: Target) -> Uninstall:
     """Return the plan. Changes nothing.
 
     Raises the reasons why nothing may be removed: PlanRefused for a service that needs the node, NotReady for a guard
-    that does not answer, NeedsOperator for a journal that cannot be read.
+    that does not answer, NeedsOperator for a journal that cannot be read; UsageError for a node that is not lost.
     """
+    require_lost(target.connected, target.without)
     leader = target.leader
     if leader is not None:
         membership.require_leader(target.connected, leader.name)
@@ -77,6 +85,13 @@ def prepare(target: Target) -> Uninstall:
         raise joined(problems)
     dismissing = leader.name if leader is not None and leases.guarded(leader) else ""
     return plan(installed, target.extent, dismissing, uses)
+
+
+def require_lost(connected: Connected, without: Collection[str]) -> None:
+    """Raise UsageError for a node that was given up although its guard runs: it may lead, or have engines."""
+    for name in sorted(without):
+        if name in connected.members and leases.guarded(connected.member(name)):
+            raise UsageError(f"--without {name}: its guard answers", next_step="Drop --without for this node.")
 
 
 def read(member: Member) -> Installed:
