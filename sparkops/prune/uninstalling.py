@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -189,30 +189,32 @@ def run(target: Target, planned: Uninstall, report: OnEvent, wait_s: float = 0.0
 
 
 def discard(
-    member: Member, report: OnEvent, spared: Collection[tuple[str, str, str]] = ()
+    member: Member, report: OnEvent, stays: Callable[[Removal], bool]
 ) -> tuple[tuple[Removal, ...], tuple[Kept, ...]]:
     """Remove everything of sparkops from a node without a fleet, running engines too. Returns what went and stayed.
 
-    Asks no guard: it may be the part that does not work. `spared`: keys of removals that stay, such as images that an
-    earlier plan had. A failed removal stops no other; it is raised at the end.
+    Asks no guard: it may be the part that does not work. `stays`: whether a thing is not to be removed. A failed
+    removal stops no other; it is raised at the end.
     """
     removed: list[Removal] = []
     errors: list[SparkopsError] = []
-    programs = [due for due in _due(member, spared).removals if due.kind == "container" and due.name in set(agents())]
+    programs = [
+        due for due in plan_discard(member, stays).removals if due.kind == "container" and due.name in set(agents())
+    ]
     _remove(member, programs, report, removed, errors)
     for engine in [] if errors else read(member).stored.engines:  # else a guard may still start engines
         member.node.run(stop(engine.container.name, grace_s=1))
-    planned = _due(member, spared)
+    planned = plan_discard(member, stays)
     _remove(member, () if errors else planned.removals, report, removed, errors)
     if errors:
         raise joined(errors)
     return tuple(removed), planned.kept
 
 
-def _due(member: Member, spared: Collection[tuple[str, str, str]]) -> Uninstall:
-    """Return the plan without what is spared."""
+def plan_discard(member: Member, stays: Callable[[Removal], bool]) -> Uninstall:
+    """Return what `discard` removes and keeps. Raises NodeError."""
     planned = plan(read(member), Extent())
-    return replace(planned, removals=tuple(due for due in planned.removals if due.key not in spared))
+    return replace(planned, removals=tuple(due for due in planned.removals if not stays(due)))
 
 
 def _remove(
