@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from json import dumps, loads
 from pathlib import Path
 from shutil import rmtree
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -27,24 +28,27 @@ from sparkops.config import inventory, shipped
 from sparkops.config.inventory import Build, NodeConfig
 from sparkops.demo import scene
 from sparkops.demo.counting import counting
-from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals
+from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals, stays, unsuitable
 from sparkops.demo.scene import NODE, PORT, SERVICE, STAND_IN, VLLM, DemoEngine, Ports
 from sparkops.demo.screen import DemoResult, Opening, ending, opening
 from sparkops.docker import places
-from sparkops.errors import Interrupted, SparkopsError, joined
+from sparkops.errors import Interrupted, SparkopsError, UsageError, joined
+from sparkops.guard_client.commands import PEER_PORT
 from sparkops.images.build import without_buildkit
 from sparkops.nodes import host
 from sparkops.nodes.connected import Member, connect
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.progress import Event
-from sparkops.prune.plan import Kept
+from sparkops.prune.plan import Kept, Removal
 from sparkops.prune.uninstall import VOLUMES, Extent, agents, plan
-from sparkops.prune.uninstalling import discard, read
+from sparkops.prune.uninstalling import discard, plan_discard, read
 from sparkops.traffic.generator import Traffic
 
 VOLUME_NAMES = Command(("docker", "volume", "ls", "--quiet"), timeout_s=60.0)
 INTERRUPTED = 130
+PORTS = 5
+"""Ports of a demonstration: the four from `--port` on, and that of the guard."""
 Key = tuple[str, str, str]
 """The key of a removal."""
 
@@ -72,8 +76,13 @@ def demo(
     """
     place, engine, ports = Place(_directory()), VLLM if vllm else STAND_IN, Ports(port)
     if remove:
-        _remove(place, json=json)
+        _remove(place, yes=yes, json=json)
         return
+    if problems := list(unsuitable(MachineFacts(sys.platform))):  # before its commands, which need Linux
+        raise joined(problems)
+    if len(ports.words) < PORTS:
+        problem = f"--port {port}: {port} to {ports.metrics} include {PEER_PORT}, the port of the guard"
+        raise UsageError(problem, next_step=f"sparkops demo --port {PEER_PORT + 1}")
     for line in opening(_opening(place, engine, ports, keep=keep)):
         say(line)
     with _member(place) as member:
@@ -129,9 +138,9 @@ class Place:
         self.models.mkdir()
         self.temporary.mkdir()
 
-    def spared(self) -> Collection[Key]:
-        """Return the keys of what this machine had of sparkops before."""
-        return [(node, kind, name) for node, kind, name in self._read()["spared"]]
+    def stays(self, removal: Removal) -> bool:
+        """Return whether a removal would take what is not the demonstration's."""
+        return stays(removal, [(node, kind, name) for node, kind, name in self._read()["spared"]])
 
     def remove(self) -> None:
         """Remove the directory, and those above it that it has made, unless something else is there now."""
@@ -197,7 +206,7 @@ def _facts(member: Member) -> MachineFacts:
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     if problem := without_buildkit(NODE, facts, str(member.engine.version.get("Version", "0"))):
         raise problem
-    return MachineFacts(sys.platform, member.engine.info(), names, facts.listening)
+    return MachineFacts(sys.platform, platform.node(), member.engine.info(), names, facts.listening)
 
 
 @contextmanager
@@ -225,6 +234,33 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+class _Unread:
+    """A text stream that drops what it cannot write."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def _unread() -> Iterator[None]:
+    """Ignore errors of stderr, which has no reader any more after `| head` or the end of the terminal."""
+    unread: Any = _Unread(sys.stderr)
+    with redirect_stderr(unread):
+        yield
+
+
 def _run(
     context: typer.Context, place: Place, engine: DemoEngine, ports: Ports, *, keep: bool
 ) -> tuple[DemoResult, Sequence[Kept]]:
@@ -243,8 +279,9 @@ def _run(
         if keep:
             say(f"kept; to remove it: {REMOVE}", bold=True)
         else:
-            acts.begin("removal")
-            kept = _discard(place)
+            with _unread():
+                acts.begin("removal")
+                kept = _discard(place)
     return DemoResult(SERVICE, engine.extends, result, [*acts.began, ("", time.monotonic())]), kept
 
 
@@ -321,14 +358,22 @@ def _train(place: Place) -> None:
         file.chmod(0o644)  # safetensors writes 0600; the engine is another user
 
 
-def _remove(place: Place, *, json: bool) -> None:
-    """Remove a demonstration that was kept or has ended early. Raises PlanRefused for the guard of a fleet."""
+def _remove(place: Place, *, yes: bool, json: bool) -> None:
+    """Remove a demonstration that was kept or has ended early.
+
+    Raises PlanRefused for the guard of a fleet, and for engines of other services.
+    """
+    exists = place.directory.exists()
     with _member(place) as member:
         guard = member.engine.container(places.CONTAINER)
-    exists = place.directory.exists()
-    if problem := foreign(guard["Config"]["Labels"] if guard else None, exists=exists):
-        raise problem
+        services = {engine.container.service for engine in read(member).stored.engines} if exists else ()
+        if problem := foreign(guard["Config"]["Labels"] if guard else None, services, exists=exists):
+            raise problem
+        if exists and not json:
+            data(str(plan_discard(member, place.stays)))
     if exists:
+        if not confirm(f"Remove them, and {place.directory}?", yes=yes):
+            raise typer.Exit(2)
         _discard(place)
     say("removed" if exists else "no demonstration on this machine: nothing to do", fg="green")
     if json:
@@ -339,7 +384,7 @@ def _discard(place: Place) -> Sequence[Kept]:
     """Remove everything of the demonstration; return what stays. Raises SparkopsError, and its directory stays too."""
     try:
         with _member(place) as member, progress() as report:
-            _, kept = discard(member, report, place.spared())
+            _, kept = discard(member, report, place.stays)
         place.remove()
     except (SparkopsError, OSError, KeyboardInterrupt) as error:
         say(f"the demonstration was not removed completely; to retry: {REMOVE}", fg="red")

@@ -38,7 +38,8 @@ def uninstall(
     Example: sparkops uninstall spark-2 --dry-run
     """
     fleet = load_fleet(context.obj)
-    fleet.node(node)
+    for name in (node, *(without or ())):
+        fleet.node(name)
     removed: tuple[Removal, ...] = ()
     with connect(fleet, (), required=False) as connected, progress() as report:
         for name, error in connected.unreachable.items():

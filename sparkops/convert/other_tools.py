@@ -70,6 +70,7 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         source, omissions = translated.source, translated.omissions
         choices = replace(choices, use=choices.use or translated.image)
     else:
+        _check_kinds(source, original)
         source = variants.chosen(source, choices.variant)
     original = _mapping(source.data)
     version = str(original.get("recipe_version", "2"))
@@ -79,9 +80,7 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
     runtime = original.get("runtime", "vllm")
     if runtime not in RUNTIMES:
         raise source.fail(("runtime",), f"expected a vLLM runtime: {', '.join(RUNTIMES)}; got {runtime!r}")
-    for key, (kind, words) in KINDS.items():
-        if original.get(key) not in (None, "", [], {}) and not isinstance(original[key], kind):
-            raise source.fail((key,), f"expected {words}, got {original[key]!r}")
+    _check_kinds(source, original)
     named = [str(mod) for mod in original.get("mods") or ()]
     found = [directory for mod in named if (directory := mods.find(source.file, mod, choices.mods))]
     beside = {directory.name: mods.read(directory) for directory in found}
@@ -95,6 +94,13 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
     ]
     fitting = [one for one in conversions if one.model_type is None or releases.loads(one.release, one.model_type)]
     return min(fitting or conversions[-1:], key=lambda one: len(one.refusals))
+
+
+def _check_kinds(source: Source, original: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a key that affects the engine with a value of another type."""
+    for key, (kind, words) in KINDS.items():
+        if original.get(key) not in (None, "", [], {}) and not isinstance(original[key], kind):
+            raise source.fail((key,), f"expected {words}, got {original[key]!r}")
 
 
 def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:

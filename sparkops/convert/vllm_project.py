@@ -5,7 +5,7 @@ Source of the format and of the order of its layers: CLAUDE.md and src/lib/comma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,7 +67,7 @@ def translate(source: Source, choice: str) -> Original:
     hardware = recipe.at("meta", "hardware")
     if HARDWARE not in hardware or hardware[HARDWARE] == "unsupported":
         raise source.fail(("meta", "hardware"), f"not for a DGX Spark: expected {HARDWARE}: verified")
-    if "omni" in (recipe.value("meta", "tasks") or ()):
+    if "omni" in recipe.names("meta", "tasks"):
         raise source.fail(("meta", "tasks"), "expected a vLLM runtime: a recipe of vLLM-Omni, which has another server")
     variants = recipe.variants()
     names = ", ".join(map(str, variants.values()))
@@ -99,6 +99,15 @@ class _Recipe:
             raise self.source.fail(where, f"expected a mapping, got {found!r}")
         return found or {}
 
+    def names(self, *where: str) -> Sequence[str]:
+        """Return the list of names at a place; empty if there is none. Raises ConfigError for another type."""
+        names = self.value(*where)
+        if names in (None, "", "[]"):
+            return ()
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise self.source.fail(where, f"expected a list of names, got {names!r}")
+        return names
+
     def line(self, *where: str | int) -> int:
         return self.source.lines.get(self.source.nearest(where), 1)
 
@@ -127,7 +136,7 @@ class _Recipe:
         """Return the strategy that the builder recommends for a number of nodes; None if sparkops has none of them."""
         kind = "multi_node_" if nodes > 1 else "single_node_"
         preferred = str(self.value("default_strategy") or "").replace("single_node_", kind)
-        listed = self.value("compatible_strategies") or []
+        listed = self.names("compatible_strategies")
         for strategy in (preferred, f"{kind}tp", f"{kind}tep"):
             gate = _by_hardware(self.at("strategy_hardware", strategy))
             offered = strategy in listed if gate is None else gate != "unsupported"
@@ -211,11 +220,11 @@ class _Recipe:
     def _features(self, variant: Variant) -> list[str]:
         """Return the features that are on: all but the opt-in ones, and those of which the variant states a mode."""
         forced = self.at("variants", variant.name, "default_modes")
-        off = {*(self.value("opt_in_features") or ()), *(self.value("hardware_opt_in_features", HARDWARE) or ())}
+        off = {*self.names("opt_in_features"), *self.names("hardware_opt_in_features", HARDWARE)}
         allowed = [
             name
             for name in self.at("features")
-            if variant.strategy in (self.value("features", name, "strategies") or [variant.strategy])
+            if variant.strategy in (self.names("features", name, "strategies") or [variant.strategy])
         ]
         return [name for name in allowed if name in forced or name not in off]
 

@@ -78,7 +78,8 @@ class Baking:
         if deployment is None:
             return False
         if self.pending is not None and self.pending.done():
-            self._learn(self.pending.result())
+            error = self.pending.exception()  # raised here, it would end every later look too
+            self._learn(f"the pass itself failed: {error!r}" if error else self.pending.result())
         if self.pending is None and self.clock() >= self.next_s:
             self.pending = self.executor.submit(self.check, deployment)
         return self.failures >= WRONG

@@ -26,7 +26,7 @@ from sparkops.prune.plan import REMOVE_S, Kept, Removal, remove_image, remove_vo
 from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE
 from sparkops.prune.stored import Stored, StoredImage
 from sparkops.release import SHORT, TRUSTED
-from sparkops.weights.checkpoint import UNFINISHED, Checkpoint
+from sparkops.weights.checkpoint import Checkpoint
 
 VOLUMES = (commands.VOLUME, VOLUME)
 """Journals, keys and evidence of a guard; configuration, map and certificate of a gateway."""
@@ -268,8 +268,11 @@ def _build_cache(installed: Installed) -> Iterator[Removal]:
 
 
 def _written(checkpoint: Checkpoint) -> bool:
-    """Return whether sparkops wrote a checkpoint: it has a marker, or the name of an unfinished one."""
-    return checkpoint.origin is not None or checkpoint.path.endswith(tuple(UNFINISHED))
+    """Return whether sparkops wrote a checkpoint: it has a marker, or the note of an unfinished one.
+
+    Its name is no evidence: after an interrupted `publish`, NAME.replaced may be the operator's own directory.
+    """
+    return checkpoint.origin is not None or checkpoint.identity is not None
 
 
 def _weights(installed: Installed) -> Iterator[Removal]:

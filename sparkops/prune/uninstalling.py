@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.commands import model_dir, stop
-from sparkops.errors import NeedsOperator, NodeError, NotReady, SparkopsError, joined
+from sparkops.errors import NeedsOperator, NodeError, NotReady, PlanRefused, SparkopsError, UsageError, joined
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client import leases, membership
@@ -55,10 +55,17 @@ class Target:
 
     @property
     def leader(self) -> Member | None:
-        """The node whose guard leads this one; None if it leads itself, or its leader was given up."""
+        """The node whose guard leads this one; None if it leads itself, or its leader was given up.
+
+        Raises PlanRefused if that node is unreachable.
+        """
         settings = self.connected.fleet.gateway
         if settings is None or settings.node in (self.node, *self.without):
             return None
+        if error := self.connected.unreachable.get(settings.node):
+            step = f"If {settings.node} is lost: sparkops uninstall {self.node} --without {settings.node}"
+            steps = "\n".join(filter(None, (error.next_step, step)))
+            raise PlanRefused(f"{error}; its guard leads {self.node}", next_step=steps)
         return self.connected.member(settings.node)
 
 
@@ -66,8 +73,9 @@ def prepare(target: Target) -> Uninstall:
     """Return the plan. Changes nothing.
 
     Raises the reasons why nothing may be removed: PlanRefused for a service that needs the node, NotReady for a guard
-    that does not answer, NeedsOperator for a journal that cannot be read.
+    that does not answer, NeedsOperator for a journal that cannot be read; UsageError for a node that is not lost.
     """
+    require_lost(target.connected, target.without)
     leader = target.leader
     if leader is not None:
         membership.require_leader(target.connected, leader.name)
@@ -77,6 +85,13 @@ def prepare(target: Target) -> Uninstall:
         raise joined(problems)
     dismissing = leader.name if leader is not None and leases.guarded(leader) else ""
     return plan(installed, target.extent, dismissing, uses)
+
+
+def require_lost(connected: Connected, without: Collection[str]) -> None:
+    """Raise UsageError for a node that was given up although its guard runs: it may lead, or have engines."""
+    for name in sorted(without):
+        if name in connected.members and leases.guarded(connected.member(name)):
+            raise UsageError(f"--without {name}: its guard answers", next_step="Drop --without for this node.")
 
 
 def read(member: Member) -> Installed:
@@ -174,30 +189,32 @@ def run(target: Target, planned: Uninstall, report: OnEvent, wait_s: float = 0.0
 
 
 def discard(
-    member: Member, report: OnEvent, spared: Collection[tuple[str, str, str]] = ()
+    member: Member, report: OnEvent, stays: Callable[[Removal], bool]
 ) -> tuple[tuple[Removal, ...], tuple[Kept, ...]]:
     """Remove everything of sparkops from a node without a fleet, running engines too. Returns what went and stayed.
 
-    Asks no guard: it may be the part that does not work. `spared`: keys of removals that stay, such as images that an
-    earlier plan had. A failed removal stops no other; it is raised at the end.
+    Asks no guard: it may be the part that does not work. `stays`: whether a thing is not to be removed. A failed
+    removal stops no other; it is raised at the end.
     """
     removed: list[Removal] = []
     errors: list[SparkopsError] = []
-    programs = [due for due in _due(member, spared).removals if due.kind == "container" and due.name in set(agents())]
+    programs = [
+        due for due in plan_discard(member, stays).removals if due.kind == "container" and due.name in set(agents())
+    ]
     _remove(member, programs, report, removed, errors)
     for engine in [] if errors else read(member).stored.engines:  # else a guard may still start engines
         member.node.run(stop(engine.container.name, grace_s=1))
-    planned = _due(member, spared)
+    planned = plan_discard(member, stays)
     _remove(member, () if errors else planned.removals, report, removed, errors)
     if errors:
         raise joined(errors)
     return tuple(removed), planned.kept
 
 
-def _due(member: Member, spared: Collection[tuple[str, str, str]]) -> Uninstall:
-    """Return the plan without what is spared."""
+def plan_discard(member: Member, stays: Callable[[Removal], bool]) -> Uninstall:
+    """Return what `discard` removes and keeps. Raises NodeError."""
     planned = plan(read(member), Extent())
-    return replace(planned, removals=tuple(due for due in planned.removals if due.key not in spared))
+    return replace(planned, removals=tuple(due for due in planned.removals if not stays(due)))
 
 
 def _remove(

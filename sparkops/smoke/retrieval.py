@@ -41,7 +41,10 @@ def embeddings(run: Round) -> Steps:
             return CheckFinding(
                 "a text is not nearest to the one of the same meaning", shown(texts[number ^ 1]), shown(texts[nearest])
             )
-    (alone,) = openai.vectors((yield from one(prompts.embed(run, texts[:1])))) or ((),)
+    single = openai.vectors((yield from one(prompts.embed(run, texts[:1]))))
+    if problem := shape(single, 1, run.smoke.embeddings.dimensions):
+        return problem
+    alone = single[0]
     same = cosine((batch[0], alone), 0, 1) if len(alone) == len(batch[0]) else 0.0
     if same < run.smoke.embeddings.min_same:
         expected = f"a cosine of at least {run.smoke.embeddings.min_same:g}"

@@ -72,3 +72,11 @@ def test_a_named_variant_replaces_values_and_variables(tmp_path: Path) -> None:
 def test_a_variant_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"8: variants\.wide: expected a mapping, got 'x'"):
         of(tmp_path, "model: a/b\n\n\n\n\n\nvariants:\n  wide: x\n", "wide")
+
+
+@pytest.mark.parametrize("key", ["defaults", "env"])
+def test_a_value_of_another_type_is_refused_before_a_variant_is_chosen(tmp_path: Path, key: str) -> None:
+    text = f"recipe_version: '2'\nmodel: a/b\nvariants: {{wide: {{x: 1}}}}\n{key}: [a]\n"
+
+    with pytest.raises(ConfigError, match=rf"4: {key}: expected a mapping of names to values, got \['a'\]"):
+        of(tmp_path, text, "wide")

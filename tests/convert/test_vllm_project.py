@@ -175,3 +175,18 @@ def test_a_template_of_vllm_s_examples_is_a_file_of_the_image(tmp_path: Path) ->
     serve = of(tmp_path, "small", text).data["serve"]
 
     assert (serve["args"]["chat-template"], serve["allow"]) == ("examples/tools.jinja", ["chat-template"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("compatible_strategies", "1", "compatible_strategies: expected a list of names, got '?1"),
+        ("opt_in_features", "{a: b}", "opt_in_features: expected a list of names, got {'a': 'b'}"),
+        ("opt_in_features", "[[a]]", "opt_in_features: expected a list of names"),
+    ],
+)
+def test_a_list_of_names_that_is_none_is_refused(tmp_path: Path, key: str, value: str, problem: str) -> None:
+    lines = [line for line in RECIPE.splitlines() if not line.startswith(f"{key}:")]
+
+    with pytest.raises(ConfigError, match=problem):
+        of(tmp_path, "default", "\n".join([*lines, f"{key}: {value}"]))

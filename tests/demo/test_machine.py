@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals
+from sparkops.command import Command
+from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals, stays
 from sparkops.demo.scene import NODE, Ports
 from sparkops.errors import SparkopsError
 from sparkops.guard_client.commands import NODE_LABEL, PEER_PORT
+from sparkops.prune.plan import Removal
 
 DIRECTORY = Path("/home/ops/.local/state/sparkops/demo")
-FREE = MachineFacts("linux", {"OperatingSystem": "Debian GNU/Linux 13", "SecurityOptions": ["name=seccomp"]})
+FREE = MachineFacts(
+    "linux", "box", {"OperatingSystem": "Debian GNU/Linux 13", "SecurityOptions": ["name=seccomp"], "Name": "box"}
+)
 
 
 def refused(machine: MachineFacts, *, exists: bool = False) -> SparkopsError:
@@ -32,6 +36,7 @@ def test_a_machine_with_docker_and_free_ports_is_not_refused() -> None:
         (replace(FREE, system="darwin"), "needs Linux, got darwin"),
         (replace(FREE, docker={"SecurityOptions": ["name=rootless"]}), "rootless Docker"),
         (replace(FREE, docker={"OperatingSystem": "Docker Desktop"}), "virtual machine"),
+        (replace(FREE, docker={"Name": "build-server"}), "reports the host name build-server, expected box"),
     ],
 )
 def test_containers_must_share_the_network_of_this_machine(machine: MachineFacts, words: str) -> None:
@@ -74,3 +79,34 @@ def test_only_the_guard_of_a_demonstration_of_this_user_is_removed() -> None:
         error = foreign(labels, exists=exists)
         assert error is not None
         assert error.exit_code == 5
+
+
+@pytest.mark.parametrize("labels", [None, {NODE_LABEL: NODE}])
+def test_a_machine_with_engines_of_other_services_keeps_them(labels: dict[str, str] | None) -> None:
+    assert foreign(labels, {"demo"}, exists=True) is None
+    error = foreign(labels, {"demo", "chat"}, exists=True)
+    assert error is not None
+    assert "other than the demonstration's: chat" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "kept"),
+    [
+        ("image", "sparkops/demo:1, sparkops-candidate/demo:1", False),
+        ("image", "sparkops/guard:1", False),
+        ("image", "sparkops/122b:1", True),
+        ("image", "sparkops/guard:0", True),
+        ("image", "sha256:1", False),
+        ("volume", "sparkops-trusted-gateway-1-2", False),
+        ("volume", "sparkops-trusted-demo-x-1-2", True),
+        ("volume", "sparkops-cache-demo-1", False),
+        ("volume", "sparkops-cache-122b-1", True),
+        ("volume", "sparkops-state", False),
+        ("firewall", "table inet sparkops", False),
+        ("container", "sparkops-guard", False),
+    ],
+)
+def test_images_and_volumes_of_others_stay(kind: str, name: str, kept: bool) -> None:
+    before = {(NODE, "image", "sparkops/guard:0"), (NODE, "firewall", "table inet sparkops")}
+
+    assert stays(Removal(NODE, kind, name, 0, Command(("true",))), before) is kept

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from unittest.mock import Mock
 
 import pytest
 
@@ -52,6 +54,16 @@ def test_two_failed_passes_in_a_row_are_wrong() -> None:
     assert passes.baking.verdict == "questions: only 2 of 3 answers are right"
     assert passes.looks(2)[-1] is False
     assert passes.baking.verdict == ""
+
+
+def test_a_pass_that_ends_with_an_error_has_failed_and_the_next_one_starts() -> None:
+    crashed: Future[str] = Future()
+    crashed.set_exception(ZeroDivisionError("division by zero"))
+    passes = Passes([])
+    passes.baking.executor = Mock(submit=Mock(return_value=crashed))
+
+    assert passes.looks(5) == [False] * 4 + [True]
+    assert "ZeroDivisionError" in passes.baking.verdict
 
 
 def test_the_failures_of_another_release_do_not_count() -> None:

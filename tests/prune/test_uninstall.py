@@ -91,6 +91,21 @@ def test_model_files_and_the_build_cache_go_only_on_request() -> None:
     assert [kept.name for kept in everything.kept] == ["debian:trixie-slim", "/srv/models/theirs"]
 
 
+def test_the_name_of_an_unfinished_directory_does_not_make_it_one_of_sparkops() -> None:
+    unfinished = (
+        Checkpoint("a.partial", {}, {}, identity="pull org/a@1"),
+        Checkpoint("b.partial", {}, {}),
+        Checkpoint("c.replaced", {}, {}, origin=Origin("org/c")),
+        Checkpoint("d.replaced", {}, {}),
+    )
+    planned = plan(replace(NODE, checkpoints=unfinished), Extent(weights=True))
+
+    removed = [removal.name for removal in planned.removals if removal.kind == "weights"]
+    assert removed == ["/srv/models/a.partial", "/srv/models/c.replaced"]
+    kept = [kept.name for kept in planned.kept if kept.kind == "weights"]
+    assert kept == ["/srv/models/b.partial", "/srv/models/d.replaced"]
+
+
 def test_an_image_that_another_container_uses_stays_and_another_name_of_one_stays() -> None:
     used = replace(NODE, stored=replace(STORED, used=frozenset({"i1"})))
     named = replace(image(1), tags=(*image(1).tags, "mine:1"))

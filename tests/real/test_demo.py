@@ -136,7 +136,7 @@ def test_an_interrupted_demo_is_removed_and_a_kept_one_on_request(owner: Owner) 
     assert (kept.code, "sparkops demo --remove" in kept.out) == (0, True), kept.err
     again = owner("demo", "--yes")
     assert (again.code, "next: sparkops demo --remove" in again.err) == (5, True), again.err
-    removed = owner("demo", "--remove", "--json")
+    removed = owner("demo", "--remove", "--yes", "--json")
     assert (removed.code, json.loads(removed.out)) == (0, {"removed": True}), removed.err
     assert owner.changes(before) == {}
 

@@ -86,6 +86,8 @@ def test_texts_of_one_meaning_are_nearest() -> None:
         (lambda _: [math.nan, 1.0], None, "a vector has values that are no numbers"),
         (by_pair, lambda _: angle(9), "a text alone has another vector than in a batch"),
         (by_pair, lambda _: [1.0], "a text alone has another vector than in a batch"),
+        (by_pair, lambda _: [0.0, 0.0], "a vector has no direction"),
+        (by_pair, lambda _: [math.nan, 1.0], "a vector has values that are no numbers"),
     ],
 )
 def test_vectors_that_are_noise_are_found(vector: Vectors, alone: Vectors | None, finding: str) -> None:
@@ -104,6 +106,17 @@ def test_a_text_without_a_vector_is_found() -> None:
     found = play(retrieval.embeddings(Round(of("embedding"))), lambda _: says({"data": []}))
 
     assert str(found) == "texts and vectors differ in number; expected 8 vectors; got 0"
+
+
+def test_a_text_alone_has_one_vector() -> None:
+    def twice(request: Request) -> Reply:
+        texts = (request.body or {})["input"]
+        places = [0, 1] if len(texts) == 1 else range(len(texts))
+        return says({"data": [{"index": n, "embedding": by_pair(TEXTS[n])} for n in places]})
+
+    found = play(retrieval.embeddings(Round(of("embedding"))), twice)
+
+    assert str(found) == "texts and vectors differ in number; expected 1 vectors; got 2"
 
 
 def test_the_document_that_answers_is_first() -> None:
