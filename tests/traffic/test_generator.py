@@ -77,11 +77,13 @@ def test_a_good_server_gives_a_clean_report() -> None:
 
 
 def test_connections_are_kept_and_used_again() -> None:
+    """On a busy machine requests overlap, and each of those needs a connection; then they are enough."""
     with Program() as program, small(program.serves().url, streams=0, fresh=0.0) as load:
-        load.wait_for(30)
-        load.stop()
-        opened = {line.split(" - ")[0] for line in program.lines if re.match(r"INFO: +127", line)}
-    assert len(opened) < 10
+
+        def opened() -> int:
+            return len({line.split(" - ")[0] for line in [*program.lines] if re.match(r"INFO: +127", line)})
+
+        until(load, lambda report: report.good >= max(30, 4 * opened()))
 
 
 @pytest.mark.parametrize(("limits", "most"), [({"most": 40}, 42), ({"seconds": 0.2}, 500)])
