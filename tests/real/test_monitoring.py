@@ -39,7 +39,7 @@ def cli(nodes: RealFleet, directory: Path, *, monitored: bool) -> Cli:
 
 
 @pytest.fixture
-def monitored(nodes: RealFleet, tmp_path: Path) -> Iterator[Service]:
+def monitored(front: Cli, nodes: RealFleet, tmp_path: Path) -> Iterator[Service]:
     """The stand-in on node-2, behind a gateway that wants a key, in a fleet with `monitoring`."""
     service = Service(cli(nodes, tmp_path, monitored=True), nodes)
     service.sweep()
@@ -47,6 +47,7 @@ def monitored(nodes: RealFleet, tmp_path: Path) -> Iterator[Service]:
     assert built.code == 0, built.err
     yield service
     service.sweep()
+    assert Service(front, nodes).deploy("--node", "node-2", name="first").code == 0  # takes the key away
 
 
 def scraped(address: str, port: int, key: str = KEY, path: str = "/metrics") -> tuple[int, str]:
