@@ -37,7 +37,7 @@ def known_recipes() -> dict[str, Path]:
 def _inside(root: Path) -> dict[str, Path]:
     """Return the recipes of a directory and its folders by name. Of two with one name, the one outside a folder wins.
 
-    One level of folders: what lies deeper is somebody else's checkout.
+    Reads one level of folders: deeper files belong to a checkout of something else.
     """
     files = [*sorted(root.glob("*/*.yaml")), *sorted(root.glob("*.yaml"))]
     return dict(sorted({file.stem: file for file in files}.items()))

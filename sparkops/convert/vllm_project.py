@@ -1,6 +1,6 @@
 """Read recipes of vllm-project/recipes: what its command builder generates for a DGX Spark, as flags and variables.
 
-Source of the format and of the order of its layers: CLAUDE.md and src/lib/command-synthesis.js there (8959cf6).
+Source of the format and of the order of its layers: src/lib/command-synthesis.js there (8959cf6).
 """
 
 from __future__ import annotations

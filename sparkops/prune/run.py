@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -121,20 +121,28 @@ def remove(
         return _run(connected, report, due, {disk.node: disk.free for disk in current.nodes})
 
 
+def run_removals(member: Member, due: Iterable[Removal], report: OnEvent) -> tuple[list[Removal], list[SparkopsError]]:
+    """Run removals on one node, in order; a failed one stops no other. Return those that succeeded, and the errors."""
+    removed: list[Removal] = []
+    errors: list[SparkopsError] = []
+    for removal in due:
+        size = f", {removal.size / host.GIB:.2f} GiB" if removal.size else ""
+        report(Event(member.name, f"removing {removal.kind} {removal.name}{size}"))
+        try:
+            member.node.run(removal.command)
+            removed.append(removal)
+        except NodeError as error:
+            errors.append(error)
+    return removed, errors
+
+
 def _run(
     connected: Connected, report: OnEvent, due: Sequence[Removal], free: Mapping[str, int | None]
 ) -> dict[str, Pruned]:
     """Run removals on all nodes at once. `free`: free bytes of each node before."""
 
     def on_node(member: Member) -> Pruned:
-        removed, errors = [], []
-        for removal in (removal for removal in due if removal.node == member.name):
-            report(Event(member.name, f"removing {removal.kind} {removal.name}, {removal.size / host.GIB:.2f} GiB"))
-            try:
-                member.node.run(removal.command)
-                removed.append(removal)
-            except NodeError as error:
-                errors.append(error)
+        removed, errors = run_removals(member, [removal for removal in due if removal.node == member.name], report)
         if errors:
             raise joined(errors)
         after = _free(host.parse(member.node.run(host.PREFLIGHT).stdout))

@@ -28,6 +28,8 @@ from sparkops.prune.stored import Stored, StoredImage
 from sparkops.release import SHORT, TRUSTED
 from sparkops.weights.checkpoint import Checkpoint
 
+NO_RULES = ("nft", f"add table {firewall.TABLE}; delete table {firewall.TABLE}")
+"""Deletes the rules of the guard; succeeds without them, too."""
 VOLUMES = (commands.VOLUME, VOLUME)
 """Journals, keys and evidence of a guard; configuration, map and certificate of a gateway."""
 VOLUME_PREFIXES = (TRUSTED, CACHE)
@@ -200,9 +202,8 @@ def _of_root(installed: Installed) -> Iterator[Removal]:
     """Yield what only root may remove: in a container of the guard's image, with one right each."""
     if not installed.guard_image:
         return
-    rules = f"add table {firewall.TABLE}; delete table {firewall.TABLE}"  # succeeds without the table
     options = ("--network=host", "--cap-add=NET_ADMIN")
-    yield _removal(installed, "firewall", f"table {firewall.TABLE}", _in_guard(installed, options, "nft", rules))
+    yield _removal(installed, "firewall", f"table {firewall.TABLE}", _in_guard(installed, options, *NO_RULES))
     if installed.run_exists:
         run = PurePosixPath(places.RUN)
         options = ("--network=none", f"--volume={run.parent}:/host")
@@ -302,8 +303,7 @@ def _unreachable(installed: Installed, removals: Sequence[Removal]) -> Iterator[
     if installed.guard_image or not (installed.run_exists or removals):
         return
     why = "no image of the guard to remove it with; as root:"
-    rules = f"add table {firewall.TABLE}; delete table {firewall.TABLE}"
-    yield Kept(installed.node, "firewall", f"table {firewall.TABLE}", f"{why} {Command(('nft', rules))}")
+    yield Kept(installed.node, "firewall", f"table {firewall.TABLE}", f"{why} {Command(NO_RULES)}")
     if installed.run_exists:
         yield Kept(installed.node, "directory", places.RUN, f"{why} rm -r {places.RUN}")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.commands import model_dir, stop
-from sparkops.errors import NeedsOperator, NodeError, NotReady, PlanRefused, SparkopsError, UsageError, joined
+from sparkops.errors import NeedsOperator, NotReady, PlanRefused, SparkopsError, UsageError, joined
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client import leases, membership
@@ -18,11 +18,10 @@ from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import GUARD
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Facts
-from sparkops.nodes.host import GIB
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.prune.plan import Kept, Removal
 from sparkops.prune.retention import IMAGE
-from sparkops.prune.run import read_disk
+from sparkops.prune.run import read_disk, run_removals
 from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
 from sparkops.swap.values import WireError
 from sparkops.weights import models
@@ -167,8 +166,6 @@ def run(target: Target, planned: Uninstall, report: OnEvent, wait_s: float = 0.0
     Leases block intents and engine loads until the guard is removed; then nothing can start an engine here. A failed
     removal stops no other; it is raised at the end, with what `prepare` raises.
     """
-    removed: list[Removal] = []
-    errors: list[SparkopsError] = []
     with ExitStack() as leased:
         leading = target.leader or target.member
         leased.enter_context(leases.of_agents(leading, f"uninstall of {target.node}", report, wait_s))
@@ -180,9 +177,10 @@ def run(target: Target, planned: Uninstall, report: OnEvent, wait_s: float = 0.0
             report(Event(current.leader, f"its guard dismisses {target.node}"))
             membership.dismiss(target.connected, current.leader, target.node)
         first = [removal for removal in due if removal.name in set(agents())]
-        _remove(target.member, first, report, removed, errors)
+        removed, errors = run_removals(target.member, first, report)
     if not errors:  # else a guard may still start engines
-        _remove(target.member, [removal for removal in due if removal not in first], report, removed, errors)
+        rest, errors = run_removals(target.member, [removal for removal in due if removal not in first], report)
+        removed += rest
     if errors:
         raise joined(errors)
     return tuple(removed)
@@ -196,35 +194,22 @@ def discard(
     Asks no guard: it may be the part that does not work. `stays`: whether a thing is not to be removed. A failed
     removal stops no other; it is raised at the end.
     """
-    removed: list[Removal] = []
-    errors: list[SparkopsError] = []
     programs = [
         due for due in plan_discard(member, stays).removals if due.kind == "container" and due.name in set(agents())
     ]
-    _remove(member, programs, report, removed, errors)
-    for engine in [] if errors else read(member).stored.engines:  # else a guard may still start engines
+    removed, errors = run_removals(member, programs, report)
+    if errors:  # a guard may still start engines
+        raise joined(errors)
+    for engine in read(member).stored.engines:
         member.node.run(stop(engine.container.name, grace_s=1))
     planned = plan_discard(member, stays)
-    _remove(member, () if errors else planned.removals, report, removed, errors)
+    rest, errors = run_removals(member, planned.removals, report)
     if errors:
         raise joined(errors)
-    return tuple(removed), planned.kept
+    return (*removed, *rest), planned.kept
 
 
 def plan_discard(member: Member, stays: Callable[[Removal], bool]) -> Uninstall:
     """Return what `discard` removes and keeps. Raises NodeError."""
     planned = plan(read(member), Extent())
     return replace(planned, removals=tuple(due for due in planned.removals if not stays(due)))
-
-
-def _remove(
-    member: Member, due: Collection[Removal], report: OnEvent, removed: list[Removal], errors: list[SparkopsError]
-) -> None:
-    for removal in due:
-        size = f", {removal.size / GIB:.2f} GiB" if removal.size else ""
-        report(Event(member.name, f"removing {removal.kind} {removal.name}{size}"))
-        try:
-            member.node.run(removal.command)
-            removed.append(removal)
-        except NodeError as error:
-            errors.append(error)
