@@ -166,7 +166,7 @@ class EngineWatcher:
         return Asked(rules.judged(report, question), json.dumps(report.as_json(), indent=2))
 
     def _note(self, known: Watched) -> None:
-        """Note what has begun, with its evidence first, and what has ended."""
+        """Write an event for each finding that begins or ends. The evidence is kept before the event."""
         breaches = {breach.rule: breach for breach in rules.breaches(known.watch, known.recipe)}
         for rule in set(known.found) - set(breaches):
             self._end_one(known, rule, "ended")
