@@ -6,7 +6,6 @@ import os
 import platform
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -121,10 +120,6 @@ class Place:
         return self.directory / "models"
 
     @property
-    def temporary(self) -> Path:
-        return self.directory / "tmp"
-
-    @property
     def before(self) -> Path:
         """File with what this machine had before, which stays."""
         return self.directory / "before.json"
@@ -136,7 +131,6 @@ class Place:
         for file, text in {self.before: dumps(before), **files}.items():
             write(file, text)
         self.models.mkdir()
-        self.temporary.mkdir()
 
     def stays(self, removal: Removal) -> bool:
         """Return whether a removal would take what is not the demonstration's."""
@@ -210,20 +204,6 @@ def _facts(member: Member) -> MachineFacts:
 
 
 @contextmanager
-def _temporary(directory: Path) -> Iterator[None]:
-    """Use a directory for temporary files: `docker build` leaves the Dockerfile there that it gets on stdin."""
-    before = os.environ.get("TMPDIR")
-    os.environ["TMPDIR"] = str(directory)
-    try:
-        yield
-    finally:
-        del os.environ["TMPDIR"]
-        if before is not None:
-            os.environ["TMPDIR"] = before
-        tempfile.tempdir = None  # else Python goes on with the directory that it has found first
-
-
-@contextmanager
 def _stoppable() -> Iterator[None]:
     """Treat the end of the terminal and `kill` as Ctrl-C, so that they remove the demonstration too."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -273,8 +253,7 @@ def _run(
     kept: Sequence[Kept] = ()
     acts = Acts(context, place)
     try:
-        with _temporary(place.temporary):
-            result = _perform(acts, engine, ports)
+        result = _perform(acts, engine, ports)
     finally:
         if keep:
             say(f"kept; to remove it: {REMOVE}", bold=True)
