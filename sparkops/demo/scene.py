@@ -35,7 +35,7 @@ class DemoEngine:
     second: str
     """The change that makes the second release, as KEY=VALUE; both have the same image."""
     traffic: Mapping[str, Any]
-    """Rate of short requests per second, and streams; fields of TrafficSettings."""
+    """Rate of short requests per second, streams, and for how long at most; fields of TrafficSettings."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """Values of the recipe over those that it extends."""
     trained: bool = False
@@ -55,7 +55,7 @@ VLLM = DemoEngine(
     words="vLLM for CPUs, with a model of 0.6 MB that is trained here",
     takes="about five minutes with a fast connection: it downloads 1 GB, and two vLLMs start on the CPUs",
     second="args.max-num-seqs=16",
-    traffic={"rate": 2, "streams": 2, "stream_pause_s": 3, "stream_tokens": 100, "timeout_s": 120},
+    traffic={"rate": 2, "streams": 2, "stream_pause_s": 3, "stream_tokens": 100, "timeout_s": 120, "seconds": 7200},
     values={"model": {"path": TINY_MODEL}},
     trained=True,
 )

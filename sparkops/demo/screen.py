@@ -11,8 +11,6 @@ from sparkops.traffic.report import TrafficReport
 ALL = "in all"
 BESIDE = 40
 """Characters of the longest command that has its purpose on its own line."""
-STREAM = "stream "
-"""Start of the reason of a failed stream (RequestRecord.reason)."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +32,6 @@ class DemoResult:
     def releases(self) -> tuple[str, ...]:
         """The releases that answered, in the order of their first answer: the old one, then the new one."""
         return tuple(self.total.releases)
-
-    @property
-    def lost_streams(self) -> int:
-        return sum(count for reason, count in self.total.failures.items() if reason.startswith(STREAM))
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -89,7 +83,7 @@ def ending(result: DemoResult, further: Mapping[str, Sequence[tuple[str, str]]])
     """Yield the last screen. `further`: commands and their purpose by topic, such as what to try."""
     total, names = result.total, result.releases
     sent = total.shorts + total.streams
-    yield f"Lost: {total.lost} of {sent} requests, {result.lost_streams} of the {total.streams} streams among them"
+    yield f"Lost: {total.lost} of {sent} requests, {total.lost_streams} of the {total.streams} streams among them"
     if len(names) > 1:
         old, new, engine = names[0], names[1], result.engine
         yield f"{engine}: release {new} replaced {old} while clients sent requests; a rollback returned to {old}."

@@ -26,6 +26,8 @@ class TrafficReport:
     """All other failures, by reason."""
     examples: tuple[RequestRecord, ...]
     """The first failures."""
+    lost_streams: int
+    """Streams without a complete and correct answer, refusals included."""
     rate: float
     """Good short answers per second."""
     p50_s: float
@@ -76,6 +78,7 @@ def report(records: Iterable[RequestRecord], window: Window | None = None) -> Tr
         refusals=sum(record.refused_well for record in counted),
         failures=dict(Counter(record.reason for record in failed).most_common()),
         examples=tuple(failed[:5]),
+        lost_streams=sum(record.kind == "stream" and not record.ok for record in counted),
         rate=len([moment for moment in ends if begin <= moment <= end]) / max(end - begin, 1e-9),
         p50_s=quantile(latencies, 0.50),
         p99_s=quantile(latencies, 0.99),

@@ -18,7 +18,9 @@ DONE = b"data: [DONE]"
 ERROR = b'data: {"error":'
 """An error within a stream. vLLM sends [DONE] after it as well: chat_completion_stream_generator of 0.23.0."""
 FLUSH_S = 0.05
-MOST_OPEN = 200  # short requests at once, below the 256 connections that the gateway takes from one address
+MOST_OPEN = 100
+"""Short requests at once. With the streams far below the 256 connections that the gateway takes from one address: a
+busy gateway still counts connections that have ended on this side, and resets what exceeds its limit."""
 
 
 @dataclass(frozen=True)

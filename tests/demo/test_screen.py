@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparkops.demo.screen import ALL, DemoResult, Opening, ending, opening
@@ -16,6 +18,7 @@ GOOD = [
 ]
 CUT = RequestRecord("stream", "kept", 2.0, 2.5, 200, "cut", "the connection ended inside an answer")
 REFUSED = RequestRecord("short", "kept", 3.0, 3.1, 503, "status", retry_after="5", openai_error=True)
+REFUSED_STREAM = replace(REFUSED, kind="stream")
 BEGAN = [("first release", 10.0), ("swap", 40.0), ("", 52.5)]
 
 
@@ -42,7 +45,11 @@ def test_the_last_screen_names_what_was_replaced_and_what_was_lost() -> None:
 
 @pytest.mark.parametrize(
     ("record", "streams", "reason"),
-    [(CUT, "1 of the 2 streams", "lost: stream cut: the connection ended"), (REFUSED, "0 of the 1 streams", "")],
+    [
+        (CUT, "1 of the 2 streams", "lost: stream cut: the connection ended"),
+        (REFUSED, "0 of the 1 streams", ""),
+        (REFUSED_STREAM, "1 of the 2 streams", ""),
+    ],
 )
 def test_a_request_without_a_complete_answer_is_lost(record: RequestRecord, streams: str, reason: str) -> None:
     lines = "\n".join(ending(result(record), {}))

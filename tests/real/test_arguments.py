@@ -27,6 +27,7 @@ def problems(nodes: RealFleet, built: str) -> dict[str, str]:
     return judgement["problems"]
 
 
+@pytest.mark.matrix
 @pytest.mark.vllm
 def test_the_image_accepts_the_arguments_of_every_recipe_that_pins_its_vllm(problems: dict[str, str]) -> None:
     assert {name: problem for name, problem in problems.items() if name not in WRONG} == {
@@ -34,6 +35,7 @@ def test_the_image_accepts_the_arguments_of_every_recipe_that_pins_its_vllm(prob
     }
 
 
+@pytest.mark.matrix
 @pytest.mark.vllm
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_refused(problems: dict[str, str], name: str) -> None:

@@ -45,6 +45,7 @@ print(json.dumps({"found": found, "lacking": sorted(LOOK.keys() - found), **moun
 """
 
 
+@pytest.mark.matrix
 def test_what_is_compiled_at_run_time_outlives_the_container(nodes: RealFleet, built: str) -> None:
     argv = commands.create(examples.rank(), examples.node(), built, jobs=1).argv
     given = [word for word in argv if word.startswith("--env=") or word.endswith(f":{runtime.CACHE}")]

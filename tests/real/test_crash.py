@@ -97,23 +97,16 @@ MOMENTS = [
     for phase in PHASES[mode]
     if phase is not Phase.WORKERS
 ]
-# Every phase, every fault, every mode, each guard and each node at least once; `make matrix` tries the rest.
+# Every fault, every mode and each node at least once; `make matrix` tries the rest, so that every phase is hit too.
 CHOSEN = [
     Case(fault, node, Moment(mode, phase, blue))
     for fault, node, mode, phase, blue in (
-        (guard_dies, "node-1", Mode.ACROSS, Phase.LOAD, "node-2"),
         (power_fails, "node-2", Mode.ACROSS, Phase.VERIFY, "node-1"),
         (link_is_cut, "node-2", Mode.ACROSS, Phase.BAKE, "node-2"),
-        (cli_is_killed, GATEWAY, Mode.ACROSS, Phase.PROMOTE, "node-1"),
-        (guard_dies, "node-2", Mode.BESIDE, Phase.PREPARE, "node-2"),
         (cli_is_killed, GATEWAY, Mode.BESIDE, Phase.SWITCH, "node-2"),
-        (haproxy_dies, GATEWAY, Mode.BESIDE, Phase.DRAIN, "node-2"),
         (docker_dies, "node-2", Mode.BESIDE, Phase.RETIRE, "node-2"),
         (guard_dies, "node-1", Mode.IN_PLACE, Phase.QUIESCE, "node-2"),
-        (power_fails, "node-2", Mode.IN_PLACE, Phase.FREE, "node-2"),
         (haproxy_dies, GATEWAY, Mode.IN_PLACE, Phase.START, "node-2"),
-        (guard_dies, "node-2", Mode.IN_PLACE, Phase.LOAD, "node-2"),
-        (docker_dies, "node-2", Mode.IN_PLACE, Phase.VERIFY, "node-2"),
     )
 ]
 OTHERS = [

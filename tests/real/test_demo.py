@@ -118,6 +118,7 @@ def test_a_demo_from_the_wheel_loses_no_request_and_leaves_the_machine_as_it_was
     assert owner.changes(before) == {}
 
 
+@pytest.mark.matrix
 def test_an_interrupted_demo_is_removed_and_a_kept_one_on_request(owner: Owner) -> None:
     before = state(owner.node)
     with owner.start("demo", "--yes") as process:

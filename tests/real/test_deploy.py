@@ -159,6 +159,7 @@ def test_an_image_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[
     assert "node-1: image not found: sparkops/tiny-qwen3-cpu:" in refused.err
 
 
+@pytest.mark.matrix
 def test_a_start_that_fails_is_told_at_once_and_kept(
     nodes: RealFleet, sparkops: Cli, with_inventory: Callable[..., Cli], variant: Callable[..., Path], deployed: Any
 ) -> None:

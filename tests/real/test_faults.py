@@ -108,6 +108,7 @@ def test_a_green_that_fails_after_the_switch_is_flipped_back(
     assert [(container.name, container.started_at) for container in service.running()] == [(blue.name, blue.started_at)]
 
 
+@pytest.mark.matrix
 def test_clients_at_their_limit_on_the_gateways_node_do_not_revert_an_in_place_swap(service: Service) -> None:
     """They share an address with the guard of that node. Its requests have a way of their own."""
     with local_clients(service, 300) as outcomes:

@@ -39,6 +39,7 @@ def waits(node: FleetNode, container: str) -> bool:
     return False
 
 
+@pytest.mark.matrix
 def test_a_container_that_docker_does_not_inspect_serves_on_and_is_named(service: Service) -> None:
     [old] = service.running()
     node = service.nodes.node(old.node)

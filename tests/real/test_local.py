@@ -39,6 +39,7 @@ def local(nodes: RealFleet, with_inventory: Callable[..., Cli]) -> Iterator[Cli]
         nodes.remove(NODE)
 
 
+@pytest.mark.matrix
 def test_build_deploy_status_logs_and_stop_need_no_ssh(local: Cli) -> None:
     settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
 

@@ -169,6 +169,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("on_node_1")
 def test_what_is_damaged_is_named_and_no_deploy_counts_on_it(sparkops: Cli, nodes: RealFleet, recipe: Path) -> None:
     node = nodes.node("node-1")

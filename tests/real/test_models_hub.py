@@ -249,6 +249,7 @@ model:
 """
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("clean", "built")
 def test_a_model_is_made_by_its_steps_in_the_recipes_image(
     sparkops: Cli, pulling: Cli, variant: Callable[..., Path], served: Hub, nodes: RealFleet, tmp_path: Path
@@ -309,6 +310,7 @@ def stopped(sparkops: Cli) -> Iterator[None]:
     assert sparkops("stop", "tiny").code == 0
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("clean", "model", "stopped")
 def test_up_brings_what_is_missing_and_deploys_it(
     sparkops: Cli, variant: Callable[..., Path], nodes: RealFleet, tmp_path: Path

@@ -57,6 +57,7 @@ def scraped(address: str, port: int, key: str = KEY, path: str = "/metrics") -> 
         return reply.status_code, reply.text
 
 
+@pytest.mark.matrix
 def test_guards_and_gateway_serve_figures_with_the_key_until_it_is_removed(
     monitored: Service, nodes: RealFleet, tmp_path: Path
 ) -> None:

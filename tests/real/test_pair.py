@@ -54,5 +54,6 @@ def test_the_next_pair_takes_its_place_on_the_same_nodes(trial: Trial) -> None:
     assert "Paris" in answer(trial.pair)
 
 
+@pytest.mark.matrix
 def test_a_wrong_interface_is_found_before_anything_is_stopped(trial: Trial) -> None:
     trial.interface()

@@ -36,6 +36,7 @@ def running(nodes: Fleet, node: str) -> list[str]:
     return nodes.node(node).exec("docker", "ps", *form).splitlines()
 
 
+@pytest.mark.matrix
 def test_a_lost_gateway_is_rebuilt_on_the_other_node_whose_engine_keeps_serving(
     service: Service, nodes: Fleet, tmp_path: Path
 ) -> None:

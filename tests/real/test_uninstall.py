@@ -102,6 +102,7 @@ def weights(node: FleetNode, path: str, marker: str = "") -> None:
     node.exec("sh", "-c", " && ".join((*lines, *marked, "chown -R ops:ops /srv/models")))
 
 
+@pytest.mark.matrix
 def test_a_node_that_served_is_as_it_was_and_its_fleet_goes_on_without_it(leaving: Leaving) -> None:
     settings = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
     engine, front = leaving.nodes[ENGINE], leaving.nodes[FRONT]

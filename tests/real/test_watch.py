@@ -20,6 +20,7 @@ def findings(service: Service) -> list[Any]:
     return list(service.cli("status", "--json").json["findings"])
 
 
+@pytest.mark.matrix
 def test_a_wedged_engine_is_named_with_its_evidence_until_it_makes_steps_again(
     stand_in: Service, nodes: RealFleet
 ) -> None:

@@ -24,8 +24,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nx-sparkops-release: q-1\r\ntransfer-encoding: chu
 
 
 def small(url: str, *, streams: int = 2, rate: float = 100.0, **more: Any) -> Traffic:
-    """A load that ends soon."""
-    return Traffic(url, "stand-in", streams=streams, rate=rate, **{"seconds": 5.0, "drain_s": 2.0, **more})
+    """A load that the test ends, or that ends after the patience of `until`."""
+    return Traffic(url, "stand-in", streams=streams, rate=rate, **{"seconds": 120.0, "drain_s": 2.0, **more})
 
 
 @contextmanager
