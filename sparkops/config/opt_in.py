@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sparkops.config import harmless
-from sparkops.config.engine import EngineName
 from sparkops.config.image import CHAT_TEMPLATE, CHAT_TEMPLATES
 from sparkops.config.model import Model
 from sparkops.config.serve import Serve
 from sparkops.config.source import Location
+from sparkops.engines import EngineName
 
 REMOTE_CODE = "trust-remote-code"
 COMMIT = re.compile(r"[0-9a-f]{40}")

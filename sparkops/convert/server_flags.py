@@ -10,13 +10,13 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sparkops.config import opt_in
-from sparkops.config.engine import ENGINES
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value
 from sparkops.config.image import CHAT_TEMPLATES
 from sparkops.convert import flag_types, mods
 from sparkops.convert.conversion import Conversion, Kept, Kind
 from sparkops.convert.flag_types import Words
 from sparkops.convert.releases import RELEASES, Release
+from sparkops.engines import ENGINES
 
 DROPPED = {
     "host": "sparkops sets the address of the engine",

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import LOOPBACK
+from sparkops.engines import ENGINES
 from sparkops.release import Rank
 
 JSON_LISTS = frozenset({"allowed-origins", "allowed-methods", "allowed-headers"})

@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
+from sparkops.engines import ENGINES
 from sparkops.memory.bound import bound
 from sparkops.release import SHORT
 from sparkops.startup.durations import spell

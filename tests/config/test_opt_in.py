@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from sparkops.config import harmless, opt_in, recipe
-from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
 from sparkops.convert import vllm_023
+from sparkops.engines import ENGINES
 from sparkops.errors import ConfigError
 from sparkops.release import Release
 from tests.examples import INPUTS, RECIPE

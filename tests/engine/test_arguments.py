@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.engine import ENGINES, EngineName
 from sparkops.docker import commands
 from sparkops.engine import ranks
+from sparkops.engines import ENGINES, EngineName
 from tests.examples import IMAGE_ID, node, rank
 
 IMAGE = {"torch": None, "vllm": None}

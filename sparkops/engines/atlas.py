@@ -1,0 +1,21 @@
+"""Atlas: flags of its own, and no Python in its image. It listens on 127.0.0.1:8888 by default."""
+
+from __future__ import annotations
+
+from sparkops.engines.engine import OFFLINE, EngineKind
+
+ATLAS = EngineKind(
+    program="spark",
+    arguments=("serve", "--model-from-path={model}", "--bind={host}", "--port={port}"),
+    name_flag="model-name",
+    off="--{flag}=false",
+    taken=frozenset(
+        {"bind", "host", "port", "model-name", "served-model-name", "model-from-path", "rank", "world-size"}
+    ),
+    backend="cu130",
+    share=lambda _: 0.9,  # serve_args.rs
+    env={**OFFLINE, "ATLAS_NO_TUI": "1"},
+    python=False,
+    aliases=False,
+    executors=(),
+)
