@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from sparkops.docker.facts import Container
-from sparkops.engine import load
+from sparkops.engines import load
 from sparkops.nodes.host import GIB, HostFacts
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer

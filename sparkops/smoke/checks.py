@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from sparkops.config.smoke import SmokeQuestion
-from sparkops.engine.metrics import parse
+from sparkops.engines.metrics import parse
 from sparkops.exchange import Reply, Request
 from sparkops.smoke import coverage, garbage, openai, prompts
 from sparkops.smoke.openai import Unusable, shown

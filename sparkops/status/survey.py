@@ -10,8 +10,8 @@ from typing import Any
 
 from sparkops.docker.facts import Container, parse_container, parse_listed
 from sparkops.docker.places import CONTAINER, GATEWAY
-from sparkops.engine import load
-from sparkops.engine.load import UNKNOWN, Load, Rates
+from sparkops.engines import load
+from sparkops.engines.load import UNKNOWN, Load, Rates
 from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
 from sparkops.guard_client import replies, service_state

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sparkops.config.recipe import Recipe
-from sparkops.engine.load import STEPS, read
+from sparkops.engines.load import STEPS, read
 from sparkops.smoke import garbage, openai
 from sparkops.smoke.prompts import COMPLETIONS
 from sparkops.smoke.results import SmokeReport

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from sparkops.config import recipe, shipped
 from sparkops.config.recipe import Recipe
-from sparkops.engine import ranks
+from sparkops.docker import ranks
 from sparkops.engines import ENGINES
 from sparkops.names import Slot
 from sparkops.release import Rank, Release

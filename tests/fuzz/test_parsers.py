@@ -23,7 +23,7 @@ from sparkops.config.lock import read_lock
 from sparkops.docker.facts import log_lines, parse_container
 from sparkops.docker.places import CONTAINER
 from sparkops.doctor import bundle
-from sparkops.engine import metrics
+from sparkops.engines import metrics
 from sparkops.errors import ConfigError, SparkopsError
 from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages

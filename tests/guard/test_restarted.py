@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sparkops.docker.facts import Container
-from sparkops.engine import endpoints
+from sparkops.engines import endpoints
 from sparkops.guard.follower import Follower
 from sparkops.guard.loading import Loaded
 from sparkops.guard.local_service import LocalService

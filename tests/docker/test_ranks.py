@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.engine import ranks
-from sparkops.engine.ranks import Seat
+from sparkops.docker import ranks
+from sparkops.docker.ranks import Seat
 from sparkops.names import Slot
 from sparkops.release import Rank, Release
 from tests import examples

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkops.engine.load import STEPS, Load, read
+from sparkops.engines.load import STEPS, Load, read
 
 
 def parse(text: str) -> Load:

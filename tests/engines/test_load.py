@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.engine.load import DRAFT, FIRST_TOKEN, GENERATED, KV_USE, PREFIX, Rates, rates
+from sparkops.engines.load import DRAFT, FIRST_TOKEN, GENERATED, KV_USE, PREFIX, Rates, rates
 
 FIRST = {
     GENERATED: 100.0,

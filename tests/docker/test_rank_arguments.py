@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker import commands
-from sparkops.engine import ranks
+from sparkops.docker import commands, ranks
 from sparkops.engines import ENGINES, EngineName
 from tests.examples import IMAGE_ID, node, rank
 
