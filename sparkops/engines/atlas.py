@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sparkops.engines.engine import OFFLINE, EngineKind
+from sparkops.engines.vllm.start_log import LOG
 
 ATLAS = EngineKind(
     program="spark",
@@ -14,6 +15,7 @@ ATLAS = EngineKind(
     ),
     backend="cu130",
     share=lambda _: 0.9,  # serve_args.rs
+    log=LOG,  # no log of Atlas was captured; the errors of CUDA are the same
     env={**OFFLINE, "ATLAS_NO_TUI": "1"},
     python=False,
     aliases=False,

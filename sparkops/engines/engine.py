@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from sparkops.engines.start_log import StartLog
+
 OFFLINE = {"HF_HUB_OFFLINE": "1"}  # the weights are on the node, and a hub that throttles must not matter
 
 
@@ -26,6 +28,8 @@ class EngineKind:
     """Where it computes if its image names no torch: `cpu`, or a CUDA build such as `cu130`."""
     share: Callable[[str | None], float]
     """Return the share of a GPU's memory that it takes unless `share_flag` says otherwise, by `image.vllm`."""
+    log: StartLog
+    """Phrases of its log."""
     share_flag: str = "gpu-memory-utilization"
     """The flag with that share."""
     env: Mapping[str, str] = field(default_factory=dict)

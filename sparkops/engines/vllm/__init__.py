@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkops.engines.engine import OFFLINE, EngineKind
+from sparkops.engines.vllm.start_log import LOG
 
 NODES = ("tensor-parallel-size", "distributed-executor-backend", "nnodes", "node-rank", "master-addr", "master-port")
 
@@ -26,6 +27,7 @@ VLLM = EngineKind(
     taken=frozenset({"host", "port", "served-model-name", "model", "headless", *NODES}),
     backend="cpu",
     share=default_share,
+    log=LOG,
     env={**OFFLINE, "VLLM_NO_USAGE_STATS": "1"},
     tasks=frozenset({"chat", "embedding", "rerank"}),
     computed=True,
