@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from sparkops.engines.engine import OFFLINE, EngineKind
+from sparkops.engines.launch import FlagForm
 from sparkops.engines.vllm.start_log import LOG
 
 ATLAS = EngineKind(
     program="spark",
     arguments=("serve", "--model-from-path={model}", "--bind={host}", "--port={port}"),
     name_flag="model-name",
-    off="--{flag}=false",
+    form=FlagForm(off="--{flag}=false"),
     taken=frozenset(
         {"bind", "host", "port", "model-name", "served-model-name", "model-from-path", "rank", "world-size"}
     ),
@@ -19,5 +20,4 @@ ATLAS = EngineKind(
     env={**OFFLINE, "ATLAS_NO_TUI": "1"},
     python=False,
     aliases=False,
-    executors=(),
 )

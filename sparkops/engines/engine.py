@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from sparkops.engines.launch import FlagForm, RankPlace, RankProgram
 from sparkops.engines.start_log import StartLog
 
+Join = Callable[[RankPlace, RankProgram], RankProgram]
+"""Return the program of one rank of several, from that of a rank alone."""
 OFFLINE = {"HF_HUB_OFFLINE": "1"}  # the weights are on the node, and a hub that throttles must not matter
 
 
@@ -20,8 +23,8 @@ class EngineKind:
     """Arguments before those of the recipe: {model} is a directory, {host} the address to listen on."""
     name_flag: str
     """The flag with the name for clients."""
-    off: str
-    """Form of a flag that is false."""
+    form: FlagForm
+    """How it reads the other arguments."""
     taken: frozenset[str]
     """Arguments that a recipe may not give: sparkops sets them from its other keys."""
     backend: str
@@ -38,8 +41,8 @@ class EngineKind:
     """Whether its image must name its torch and its vLLM."""
     aliases: bool = True
     """Whether it takes several names for clients."""
-    executors: tuple[str, ...] = ("ray", "mp")
-    """Executors that join two ranks; none if it runs on one node only."""
+    executors: Mapping[str, Join] = field(default_factory=dict)
+    """By name, what joins several ranks; none if it runs on one node only."""
     weights: bool = True
     """Whether it reads a model, so that the model's config.json must be there."""
     tasks: frozenset[str] = frozenset({"chat"})

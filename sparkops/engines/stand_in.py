@@ -5,5 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkops.engines.vllm import VLLM
+from sparkops.engines.vllm.ranks import with_mp
 
-STAND_IN = replace(VLLM, python=False, weights=False, executors=("mp",), tasks=frozenset({"chat"}), computed=False)
+STAND_IN = replace(
+    VLLM,
+    python=False,
+    weights=False,
+    executors={"mp": with_mp},
+    tasks=frozenset({"chat"}),
+    computed=False,
+)

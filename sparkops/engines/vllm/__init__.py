@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkops.engines.engine import OFFLINE, EngineKind
+from sparkops.engines.vllm.ranks import FORM, with_mp, with_ray
 from sparkops.engines.vllm.start_log import LOG
 
 NODES = ("tensor-parallel-size", "distributed-executor-backend", "nnodes", "node-rank", "master-addr", "master-port")
@@ -23,12 +24,13 @@ VLLM = EngineKind(
     program="vllm",
     arguments=("serve", "{model}", "--host={host}", "--port={port}"),
     name_flag="served-model-name",
-    off="--no-{flag}",
+    form=FORM,
     taken=frozenset({"host", "port", "served-model-name", "model", "headless", *NODES}),
     backend="cpu",
     share=default_share,
     log=LOG,
     env={**OFFLINE, "VLLM_NO_USAGE_STATS": "1"},
+    executors={"ray": with_ray, "mp": with_mp},
     tasks=frozenset({"chat", "embedding", "rerank"}),
     computed=True,
 )
