@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparkops.engines.engine import OFFLINE, EngineKind
 from sparkops.engines.launch import FlagForm
+from sparkops.engines.vllm.figures import FIGURES
 from sparkops.engines.vllm.start_log import LOG
 
 ATLAS = EngineKind(
@@ -16,6 +17,7 @@ ATLAS = EngineKind(
     ),
     backend="cu130",
     share=lambda _: 0.9,  # serve_args.rs
+    figures=FIGURES,
     log=LOG,  # no log of Atlas was captured; the errors of CUDA are the same
     env={**OFFLINE, "ATLAS_NO_TUI": "1"},
     python=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from sparkops.engines.figures import Figures
 from sparkops.engines.launch import FlagForm, RankPlace, RankProgram
 from sparkops.engines.start_log import StartLog
 
@@ -31,6 +32,8 @@ class EngineKind:
     """Where it computes if its image names no torch: `cpu`, or a CUDA build such as `cu130`."""
     share: Callable[[str | None], float]
     """Return the share of a GPU's memory that it takes unless `share_flag` says otherwise, by `image.vllm`."""
+    figures: Figures
+    """Names of its figures on /metrics."""
     log: StartLog
     """Phrases of its log."""
     share_flag: str = "gpu-memory-utilization"

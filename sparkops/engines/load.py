@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-RUNNING, WAITING, GENERATED = "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:generation_tokens_total"
-KV_USE = "vllm:kv_cache_usage_perc"
-FIRST_TOKEN = ("vllm:time_to_first_token_seconds_sum", "vllm:time_to_first_token_seconds_count")
-PREFIX = ("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total")
-DRAFT = ("vllm:spec_decode_num_accepted_tokens_total", "vllm:spec_decode_num_draft_tokens_total")
-STEPS = (
-    "vllm:iteration_tokens_total_count",
-    "vllm:prompt_tokens_total",
-    GENERATED,
-    KV_USE,
-    RUNNING,
-    WAITING,
-)
-"""Figures that change with a step. One that only reads a piece of a long prompt changes the cache's use."""
-METRICS = (RUNNING, WAITING, GENERATED, KV_USE, *FIRST_TOKEN, *PREFIX, *DRAFT, *STEPS[:2])
+from sparkops.engines import ENGINES
+from sparkops.engines.figures import Figures
+
+KNOWN: tuple[Figures, ...] = tuple(dict.fromkeys(engine.figures for engine in ENGINES.values()))
+METRICS = tuple(dict.fromkeys(name for figures in KNOWN for name in figures.names))
+"""What is read of a page: a container does not name its engine, but no two engines have a name in common."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +41,40 @@ class Rates:
 UNKNOWN = Rates()
 
 
+def figures_of(sums: Mapping[str, float]) -> Figures | None:
+    """Return the figures of the engine that has printed a page; None for a page of something else."""
+    return next((figures for figures in KNOWN if not sums.keys().isdisjoint(figures.names)), None)
+
+
+def by_meaning(sums: Mapping[str, float]) -> dict[str, float]:
+    """Return the sum of each metric by its meaning, a field of Figures. Empty for a page of something else."""
+    names = figures.by_meaning if (figures := figures_of(sums)) else {}
+    return {meaning: sums[name] for meaning, name in names.items() if name in sums}
+
+
 def read(sums: Mapping[str, float]) -> Load:
-    """Return the load from the sum of each metric. Raises ValueError when they are not vLLM's."""
-    if RUNNING not in sums:
-        raise ValueError(f"no {RUNNING} among the metrics")
-    return Load(int(sums[RUNNING]), int(sums.get(WAITING, 0)), int(sums.get(GENERATED, 0)))
+    """Return the load from the sum of each metric. Raises ValueError when they are those of no engine."""
+    known = by_meaning(sums)
+    if "running" not in known:
+        raise ValueError(f"no {' or '.join(figures.running for figures in KNOWN)} among the metrics")
+    return Load(int(known["running"]), int(known.get("waiting", 0)), int(known.get("generated", 0)))
+
+
+def steps(sums: Mapping[str, float]) -> tuple[float, ...]:
+    """Return figures of which some change with each step of an engine."""
+    figures = figures_of(sums)
+    return tuple(sums.get(name, 0.0) for name in figures.steps) if figures else ()
 
 
 def rates(first: Mapping[str, float], second: Mapping[str, float], took_s: float) -> Rates:
     """Return the speed between two samples `took_s` apart; means and shares without a count since the start."""
+    earlier, later = by_meaning(first), by_meaning(second)
     return Rates(
-        tok_s=max(0.0, second.get(GENERATED, 0.0) - first.get(GENERATED, 0.0)) / took_s,
-        ttft_s=_quotient(FIRST_TOKEN, first, second),
-        kv_use=second.get(KV_USE),
-        prefix_hits=_quotient(PREFIX, first, second),
-        draft_accepted=_quotient(DRAFT, first, second),
+        tok_s=max(0.0, later.get("generated", 0.0) - earlier.get("generated", 0.0)) / took_s,
+        ttft_s=_quotient(("ttft_s", "ttft_count"), earlier, later),
+        kv_use=later.get("kv_use"),
+        prefix_hits=_quotient(("prefix_hits", "prefix_queries"), earlier, later),
+        draft_accepted=_quotient(("draft_accepted", "drafted"), earlier, later),
     )
 
 

@@ -192,7 +192,7 @@ def metrics(run: Round) -> Steps:
         try:
             after = parse(reply.body)
         except ValueError as error:
-            return CheckFinding("/metrics has no vLLM metrics", "vLLM's metrics", str(error))
+            return CheckFinding("/metrics has no metrics of a known engine", "those of the engine", str(error))
         if run.before is None:
             return CheckFinding("/metrics could not be read before the other checks")
         grown = after.generated - run.before.generated

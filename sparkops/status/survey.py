@@ -111,7 +111,7 @@ def _engine(container: Container, engine: Facts) -> RankReport:
 
 
 def _load(engine: Facts) -> tuple[Load | None, Rates]:
-    """Return the requests now, and the speed between two samples if there are two. None: not vLLM's metrics."""
+    """Return the requests now, and the speed between two samples if there are two. None: metrics of no engine."""
     first = engine["first"]
     second = engine.get("second", first)
     try:
