@@ -124,7 +124,7 @@ class Recipe(Section):
     def _fits_its_engine(self) -> Recipe:
         engine = ENGINES[self.engine]
         for flag in self.serve.args:
-            if opt_in.abbreviated(flag.partition(".")[0], opt_in.SECRETS):
+            if opt_in.abbreviated(flag.partition(".")[0], engine.flags.secrets):
                 raise wrong_at(("serve", "args", flag), PUBLIC)
             if opt_in.abbreviated(flag.partition(".")[0], engine.taken):
                 raise wrong_at(("serve", "args", flag), "not allowed: sparkops sets it from the recipe's other keys")

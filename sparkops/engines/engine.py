@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sparkops.engines.figures import Figures
+from sparkops.engines.flags import FlagFacts
 from sparkops.engines.launch import FlagForm, RankPlace, RankProgram
 from sparkops.engines.start_log import StartLog
 
@@ -32,6 +33,8 @@ class EngineKind:
     """Where it computes if its image names no torch: `cpu`, or a CUDA build such as `cu130`."""
     share: Callable[[str | None], float]
     """Return the share of a GPU's memory that it takes unless `share_flag` says otherwise, by `image.vllm`."""
+    flags: FlagFacts
+    """What its flags and variables may do."""
     figures: Figures
     """Names of its figures on /metrics."""
     log: StartLog
@@ -46,6 +49,8 @@ class EngineKind:
     """Whether it takes several names for clients."""
     executors: Mapping[str, Join] = field(default_factory=dict)
     """By name, what joins several ranks; none if it runs on one node only."""
+    own_address: tuple[str, ...] = ()
+    """Variables with the address of a rank's own node."""
     weights: bool = True
     """Whether it reads a model, so that the model's config.json must be there."""
     tasks: frozenset[str] = frozenset({"chat"})

@@ -7,12 +7,10 @@ import pytest
 from sparkops.engines.load import Rates, rates
 from sparkops.engines.vllm.figures import FIGURES, GENERATED, KV_USE
 
-PAIRS = (
-    *(FIGURES.ttft_s, FIGURES.ttft_count),
-    *(FIGURES.prefix_hits, FIGURES.prefix_queries),
-    *(FIGURES.draft_accepted, FIGURES.drafted),
-)
-
+PAIRS = [
+    FIGURES.by_meaning[meaning]
+    for meaning in ("ttft_s", "ttft_count", "prefix_hits", "prefix_queries", "draft_accepted", "drafted")
+]
 FIRST = {
     GENERATED: 100.0,
     KV_USE: 0.1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from sparkops.engines.engine import OFFLINE, EngineKind
+from sparkops.engines.vllm.effects import FLAGS
 from sparkops.engines.vllm.figures import FIGURES
 from sparkops.engines.vllm.ranks import FORM, with_mp, with_ray
 from sparkops.engines.vllm.start_log import LOG
@@ -29,10 +30,12 @@ VLLM = EngineKind(
     taken=frozenset({"host", "port", "served-model-name", "model", "headless", *NODES}),
     backend="cpu",
     share=default_share,
+    flags=FLAGS,
     figures=FIGURES,
     log=LOG,
     env={**OFFLINE, "VLLM_NO_USAGE_STATS": "1"},
     executors={"ray": with_ray, "mp": with_mp},
+    own_address=("VLLM_HOST_IP",),
     tasks=frozenset({"chat", "embedding", "rerank"}),
     computed=True,
 )
