@@ -33,7 +33,7 @@ REACHING = {
     "doctor.bundle",
     "doctor.hub_login",
     "doctor.run",
-    "engine.endpoints",
+    "engines.endpoints",
     "guard",
     "guard_client.following",
     "guard_client.leader",

@@ -10,9 +10,9 @@ import typer
 from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import JSON, NODES, RECIPE, SET
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
 from sparkops.deploy import fitting
+from sparkops.engines import ENGINES
 from sparkops.errors import SparkopsError
 from sparkops.memory.fit import Fit, lower
 from sparkops.memory.report import as_json, lines

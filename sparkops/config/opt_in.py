@@ -1,6 +1,7 @@
 """Flags and variables that are not known to be harmless: a recipe names each in `serve.allow`, or is refused. Pure.
 
-`harmless.py` lists what is known. FLAGS and VARIABLES here only give the effect of some of the others.
+`harmless.py` lists what is harmless to every engine; an engine's FlagFacts have its own, and the effect of some of the
+others.
 """
 
 from __future__ import annotations
@@ -11,70 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sparkops.config import harmless
-from sparkops.config.engine import EngineName
 from sparkops.config.image import CHAT_TEMPLATE, CHAT_TEMPLATES
 from sparkops.config.model import Model
 from sparkops.config.serve import Serve
 from sparkops.config.source import Location
+from sparkops.engines import ENGINES, EngineName
+from sparkops.engines.flags import IMPORTS, REMOTE, FlagFacts
 
 REMOTE_CODE = "trust-remote-code"
 COMMIT = re.compile(r"[0-9a-f]{40}")
-IMPORTS = "imports Python code named in its value"
-READS_FLAGS = "reads further flags from a file"
-READS, WRITES = "reads a file or directory named in its value", "writes to the path in its value"
 TEMPLATE = "chat-template"
 UNKNOWN = "is not known to be harmless"
 NOT_JSON = "begins like JSON, but sparkops cannot read it"
-FLAGS: Mapping[str, str] = {
-    REMOTE_CODE: "runs Python code of the model repository",
-    "config": READS_FLAGS,
-    "log-config-file": "creates Python objects named in a file",
-    "allowed-local-media-path": "lets clients read files of the container",
-    "tool-server": "may run code written by the model",
-    "trust-request-chat-template": "runs chat templates of clients",
-    "trust-request-mm-kwargs": "passes arguments of clients to the model's processor",
-    "additional-config": "passes settings to plugins of the engine",
-    "download-dir": WRITES,
-    "profiler-config": "opens endpoints that write files",
-    "weight-transfer-config": "opens endpoints that replace the weights",
-    "otlp-traces-endpoint": "sends traces of requests to the address in its value",
-    "uds": "moves the engine's listener out of the guard's rules",
-    "grpc": "replaces the HTTP server that the gateway and its limits are for",
-    **dict.fromkeys(("enable-prompt-embeds", "enable-mm-embeds"), "loads tensors of clients"),
-    **dict.fromkeys(("kv-events-config", "ec-transfer-config"), "opens ports"),
-    **dict.fromkeys(
-        ("data-parallel-address", "data-parallel-rpc-port", "data-parallel-supervisor-port"), "opens ports"
-    ),
-    **dict.fromkeys(("lora-modules", "default-mm-loras", "hf-config-path", TEMPLATE), READS),
-    **dict.fromkeys(("ssl-ca-certs", "ssl-certfile", "ssl-keyfile", "mm-encoder-fp8-scale-path"), READS),
-    "mm-encoder-fp8-scale-save-path": WRITES,
-    **dict.fromkeys(
-        (
-            "middleware",
-            "worker-cls",
-            "worker-extension-cls",
-            "scheduler-cls",
-            "logits-processors",
-            "model-class-overrides",
-            "tool-parser-plugin",
-            "reasoning-parser-plugin",
-            "io-processor-plugin",
-        ),
-        IMPORTS,
-    ),
-}
-"""From vllm/engine/arg_utils.py and vllm/entrypoints/launchers/cli_args.py of 0.32.0, and log-config-file of 0.23.0."""
-SECRETS = frozenset({"api-key", "hf-token"})
-"""Flags of vLLM whose value is a secret."""
-KEYS: Mapping[str, str] = {
-    r".*(module_path|_cls|_plugin|inductor_passes|custom_class|auto_map)": IMPORTS,
-    r".*trust_remote_code": FLAGS[REMOTE_CODE],
-    r"kv_(ip|port)": "opens ports",
-    r".*(_path|_dir|_file)": "reads or writes the path in its value",
-}
-"""Keys inside JSON values that name Python code, paths and ports (vllm/config/ of 0.32.0), at any depth."""
-CUSTOM = frozenset({"custom_class"})
-"""Methods of speculation that import the class in `model`."""
 ONLINE = "lets the engine download, including code"
 OFF = frozenset({"", "0", "false", "no", "off"})
 OFFLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"})
@@ -86,19 +35,13 @@ VARIABLES: Mapping[str, str] = {
     r"PATH|BASH_ENV|ENV|CC|CXX|CUDAHOSTCXX|CUDA_(HOME|PATH)|PYTORCH_NVCC|NVCC_\w+_FLAGS|GIT_\w+|TRITON_PTXAS\w*_PATH": (
         "changes which programs run"
     ),
-    r"VLLM_ALLOW_INSECURE_SERIALIZATION": "unpickles what the engine receives",
-    r"VLLM_(PLUGINS|LOGGING_CONFIG_PATH|CONFIG_ROOT|MODEL_REDIRECT_PATH|RUST_FRONTEND_PATH|\w+_SO_PATH)": (
-        "loads code or settings named in its value"
-    ),
-    r"VLLM_ALLOW_RUNTIME_LORA_UPDATING|VLLM_SERVER_DEV_MODE": "opens endpoints that change the engine",
-    r"VLLM_PORT": "moves ports of ranks out of the range that the guard closes",
-    r"VLLM_USE_MODELSCOPE|HF_ENDPOINT": "changes where models come from",
-    r"\w*TRUST_REMOTE_CODE": FLAGS[REMOTE_CODE],
+    r"HF_ENDPOINT": "changes where models come from",
+    r"\w*TRUST_REMOTE_CODE": REMOTE,
     r"(CUDA|NVTX)_INJECTION64_PATH|NCCL_(\w+_PLUGIN|NET|CONF_FILE)|TRITON_PLUGIN\w+|RAY_\w+_HOOK": (
         "loads code named in its value"
     ),
 }
-"""Of glibc, CPython, vllm/envs.py of 0.32.0, huggingface_hub, CUDA, NCCL and Ray."""
+"""Of glibc, CPython, huggingface_hub, CUDA, NCCL and Ray; those of an engine itself are in its FlagFacts."""
 
 
 class Need(NamedTuple):
@@ -120,23 +63,23 @@ def needs(serve: Serve, engine: EngineName) -> Iterator[Need]:
 
 def of_flag(flag: str, value: Any, engine: EngineName = "vllm") -> Iterator[tuple[str, str]]:
     """Yield name and effect of a flag, and of each key inside its value, that needs `allow`."""
-    first, _, rest = flag.partition(".")
+    facts, (first, _, rest) = ENGINES[engine].flags, flag.partition(".")
     if value is False or (value is True and first.startswith("no-") and not rest):  # both make --no-FLAG
         known = first.removeprefix("no-")
-        if known not in harmless.FLAGS[engine] and not abbreviated(known, FLAGS):
+        if known not in facts.harmless and not abbreviated(known, facts.effects):
             yield first, UNKNOWN
         return
     if first == TEMPLATE and isinstance(value, str) and (value.lstrip().startswith("{") or image_template(value)):
         return  # the template itself, or one of the image
-    if name := abbreviated(first, FLAGS):
-        yield name, FLAGS[name]
+    if name := abbreviated(first, facts.effects):
+        yield name, facts.effects[name]
         return
-    if first not in harmless.FLAGS[engine]:
+    if first not in facts.harmless:
         yield first, UNKNOWN
         return
     for key in reversed(rest.split(".") if rest else ()):
         value = {key: value}
-    yield from dict(_inside((first,), value)).items()
+    yield from dict(_inside(facts, (first,), value)).items()
 
 
 def image_template(value: object) -> str:
@@ -149,13 +92,13 @@ def abbreviated(flag: str, names: Mapping[str, str] | frozenset[str]) -> str:
     """Return which of `names` an engine may read `flag` as, empty for none: argparse accepts prefixes."""
     if flag in names:
         return flag
-    known = frozenset[str]().union(*harmless.FLAGS.values())
+    known = frozenset[str]().union(*(engine.flags.harmless for engine in ENGINES.values()))
     if flag in known or len(flag) == 1:  # an exact name is no abbreviation, and one letter is ambiguous
         return ""
     return next((name for name in names if name.startswith(flag)), "")
 
 
-def _inside(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
+def _inside(facts: FlagFacts, path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
     """Yield name and effect of each key inside a value that needs `allow`; text may be JSON, at any depth."""
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         try:
@@ -165,12 +108,12 @@ def _inside(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
             return
     if isinstance(value, dict | _Pairs):
         for key, child in value.items():
-            yield from _key((*path, str(key)), child)
+            yield from _key(facts, (*path, str(key)), child)
     elif isinstance(value, list):
         for child in value:
-            yield from _inside(path, child)
-    elif effect := _import_path(path, value):
-        yield ".".join(path), effect
+            yield from _inside(facts, path, child)
+    elif facts.imports(".".join(path), str(value)):
+        yield ".".join(path), IMPORTS
 
 
 class _Pairs:
@@ -183,37 +126,29 @@ class _Pairs:
         return self._pairs
 
 
-def _key(path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
+def _key(facts: FlagFacts, path: tuple[str, ...], value: Any) -> Iterator[tuple[str, str]]:
     flag, key, *deeper = path
     spelled = path[-1].replace("-", "_")
     if value is False:
         return
-    if effect := next((effect for keys, effect in KEYS.items() if re.fullmatch(keys, spelled)), ""):
+    if effect := next((effect for keys, effect in facts.key_effects.items() if re.fullmatch(keys, spelled)), ""):
         yield ".".join(path), effect
-    elif not deeper and key not in harmless.KEYS.get(flag, {key}):
+    elif not deeper and key not in facts.keys.get(flag, {key}):
         yield ".".join(path), UNKNOWN
     else:
-        yield from _inside(path, value)
-
-
-def _import_path(path: tuple[str, ...], value: Any) -> str:
-    """Return the effect of a text that vLLM may import (config/compilation.py and speculative.py of 0.32.0)."""
-    name, text = ".".join(path), str(value)
-    imports = (
-        (name == "compilation-config.backend" and text not in harmless.BACKENDS)
-        or (name in ("speculative-config.method", "spec-method") and text in CUSTOM)
-        or (name in ("speculative-config.model", "spec-model") and "." in text and "/" not in text)
-    )
-    return IMPORTS if imports else ""
+        yield from _inside(facts, path, value)
 
 
 def of_variable(name: str, value: str, engine: EngineName = "vllm") -> str:
     """Return the effect of a variable that needs `allow`; empty for one that is known to be harmless."""
     if name in OFFLINE:
         return ONLINE if value.strip().lower() in OFF else ""
-    if name in harmless.VARIABLES or (engine == "stand-in" and name.startswith(harmless.STAND_IN)):
+    facts = ENGINES[engine].flags
+    own = facts.variable_prefix and name.startswith(facts.variable_prefix)
+    if own or name in harmless.VARIABLES or name in facts.variables:
         return ""
-    return next((effect for names, effect in VARIABLES.items() if re.fullmatch(names, name)), UNKNOWN)
+    effects = {**facts.variable_effects, **VARIABLES}
+    return next((effect for names, effect in effects.items() if re.fullmatch(names, name)), UNKNOWN)
 
 
 def line(names: Iterable[str]) -> str:
@@ -237,10 +172,10 @@ def notes(serve: Serve, engine: EngineName) -> Iterator[str]:
 
 def unpinned(serve: Serve, model: Model, engine: EngineName) -> Iterator[tuple[Location, str]]:
     """Yield where a model that may run its own code has no commit, and the problem."""
-    if not any(need.effect == FLAGS[REMOTE_CODE] for need in needs(serve, engine)):
+    if not any(need.effect == REMOTE for need in needs(serve, engine)):
         return
     for place, weights in model.places:
         where: Location = (*place, "revision")
         if not COMMIT.fullmatch(weights.revision or ""):
             got = repr(weights.revision) if weights.revision else "none"
-            yield where, f"{REMOTE_CODE} {FLAGS[REMOTE_CODE]}, expected a commit of 40 hex digits, got {got}"
+            yield where, f"{REMOTE_CODE} {REMOTE}, expected a commit of 40 hex digits, got {got}"

@@ -11,7 +11,6 @@ from typing import Annotated
 from pydantic import Field, PrivateAttr, model_validator
 
 from sparkops.config import assets, opt_in, overlay, source
-from sparkops.config.engine import ENGINES, EngineName
 from sparkops.config.fields import PUBLIC, Line, Name, NotNegative, Positive, Section, Text, wrong_at
 from sparkops.config.image import Image
 from sparkops.config.lock import Lock, fingerprint, lock_file, read_lock, stale
@@ -20,6 +19,7 @@ from sparkops.config.serve import MemorySettings, Serve
 from sparkops.config.smoke import Smoke
 from sparkops.config.source import Location, Source
 from sparkops.config.startup import Startup
+from sparkops.engines import ENGINES, EngineName
 from sparkops.errors import ConfigError
 from sparkops.swap.model import Limits
 
@@ -124,14 +124,14 @@ class Recipe(Section):
     def _fits_its_engine(self) -> Recipe:
         engine = ENGINES[self.engine]
         for flag in self.serve.args:
-            if opt_in.abbreviated(flag.partition(".")[0], opt_in.SECRETS):
+            if opt_in.abbreviated(flag.partition(".")[0], engine.flags.secrets):
                 raise wrong_at(("serve", "args", flag), PUBLIC)
             if opt_in.abbreviated(flag.partition(".")[0], engine.taken):
                 raise wrong_at(("serve", "args", flag), "not allowed: sparkops sets it from the recipe's other keys")
         for key in ("torch", "vllm") if engine.python and not self.image.use else ():
             if getattr(self.image, key) is None:
                 raise wrong_at(("image", key), f"missing, but the engine {self.engine} needs it")
-        if self.serve.task != "chat" and self.engine != "vllm":
+        if self.serve.task not in engine.tasks:
             raise wrong_at(("serve", "task"), f"expected chat: the engine {self.engine} has no other task in sparkops")
         if self.serve.tensor_parallel > 1 and not engine.executors:
             problem = f"expected 1: sparkops starts the engine {self.engine} on one node"

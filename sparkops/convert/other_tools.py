@@ -15,13 +15,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from sparkops import redact
 from sparkops.config import source
-from sparkops.config.engine import default_share
 from sparkops.config.fields import ModelName, as_name
 from sparkops.config.source import Source
 from sparkops.convert import command_lines, mods, releases, variants, vllm_project
 from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission
 from sparkops.convert.recipe_keys import NODE_KEYS, READ_KEYS, SHELL, convert_nodes, flags_of_mods, omit_keys
 from sparkops.convert.server_flags import SHOWN_GIB, convert_flags, convert_variables
+from sparkops.engines.vllm import default_share
 
 HOST_GIB = 5.6
 """Memory in GiB of the host side, as in the shipped recipes."""
@@ -255,7 +255,7 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
     original = conversion.original
     if not model:
         raise conversion.source.fail((), "no model: expected the key `model`, or `vllm serve MODEL`")
-    share = serve["args"].get("gpu-memory-utilization", default_share("vllm", conversion.release.image["vllm"]))
+    share = serve["args"].get("gpu-memory-utilization", default_share(conversion.release.image["vllm"]))
     metadata = _mapping(original.get("metadata"))
     described = original.get("description") or metadata.get("description") or original.get("name")
     weights: dict[str, Any] = {"id": model, "path": _path(model)}

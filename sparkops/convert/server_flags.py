@@ -10,13 +10,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sparkops.config import opt_in
-from sparkops.config.engine import ENGINES
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value
 from sparkops.config.image import CHAT_TEMPLATES
 from sparkops.convert import flag_types, mods
 from sparkops.convert.conversion import Conversion, Kept, Kind
 from sparkops.convert.flag_types import Words
 from sparkops.convert.releases import RELEASES, Release
+from sparkops.engines import ENGINES
+from sparkops.engines.flags import READS
 
 DROPPED = {
     "host": "sparkops sets the address of the engine",
@@ -36,7 +37,7 @@ versions of 22 November 2026). The wheel includes fastsafetensors."""
 JUDGED = "the parser of the image judges it"
 PATHS = frozenset({"chat-template", "tokenizer", "hf-config-path", "generation-config", "lora-modules"})
 """Flags that may name a file without which vLLM does not start."""
-LATER = frozenset({opt_in.UNKNOWN, opt_in.READS, opt_in.NOT_JSON})
+LATER = frozenset({opt_in.UNKNOWN, READS, opt_in.NOT_JSON})
 """Effects of flags of which a refusal by vLLM, or a missing file, is the better reason."""
 INLINE = ("{", "vllm", "auto")
 FILE = re.compile(r"[./~].*|.*\.(jinja2?|json|ya?ml|py|txt)")

@@ -9,8 +9,8 @@ from sparkops.command import Command
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.plan import Plan
 from sparkops.deploy.preconditions import Observed, own
-from sparkops.engine import runtime
-from sparkops.engine.ranks import Seat
+from sparkops.engines import runtime
+from sparkops.engines.launch import Seat
 from sparkops.errors import NotReady
 from sparkops.gateway import commands
 from sparkops.guard_client import engine_spec

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sparkops.config.engine import ENGINES
 from sparkops.config.lock import lock_file
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.observe import containers
 from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER
+from sparkops.engines import ENGINES
 from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
 from sparkops.guard_client.leader import connect_guard
 from sparkops.memory import description, fit
@@ -40,8 +40,11 @@ def describe(member: Member, path: str) -> Description | None:
 
 def fits(connected: Connected, recipe: Recipe) -> dict[str, Fit | SparkopsError]:
     """Return what the recipe takes on each connected node, or why that is unknown. Raises PlanRefused."""
-    if recipe.engine != "vllm" or not ENGINES[recipe.engine].weights:
-        raise PlanRefused(f"{recipe.name}: memory unknown: no rules for the engine {recipe.engine}, only for vllm")
+    if not ENGINES[recipe.engine].computed:
+        computed = " and ".join(name for name, engine in ENGINES.items() if engine.computed)
+        raise PlanRefused(
+            f"{recipe.name}: memory unknown: no rules for the engine {recipe.engine}, only for {computed}"
+        )
     return connected.on_each(lambda member: _fit(member, recipe))
 
 

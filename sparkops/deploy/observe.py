@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkops.config.engine import ENGINES
 from sparkops.deploy.preconditions import Observed
 from sparkops.docker.facts import Container, parse_container
+from sparkops.engines import ENGINES
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.network import preflight
 from sparkops.network.facts import fabric_query

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
 from sparkops.docker import commands
 from sparkops.docker.facts import Container
+from sparkops.engines import ENGINES
 from sparkops.errors import Busy, NodeError, NotReady, PlanRefused, SparkopsError
 from sparkops.guard_client.service_state import ServiceState, ways_out
 from sparkops.memory.pools import too_large

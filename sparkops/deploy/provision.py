@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from sparkops.agents import agents
 from sparkops.agents.agents import AgentSpecs
-from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
 from sparkops.deploy import leads
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.sending import Draft
+from sparkops.engines import ENGINES
 from sparkops.guard_client.leader import Leader
 from sparkops.hub.pull import Hub, pull_model
 from sparkops.images import distribute

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from sparkops.command import Command
-from sparkops.config.engine import ENGINES
 from sparkops.config.inventory import NodeConfig
 from sparkops.docker import secrets
-from sparkops.engine import runtime
-from sparkops.engine.ranks import Seat, program
+from sparkops.docker.ranks import program
+from sparkops.engines import ENGINES, runtime
+from sparkops.engines.launch import Seat
 from sparkops.release import Rank, cache_volume, peer_labels, trust_mark
 
 BUILD_TIMEOUT_S = 4 * 3600.0  # a vLLM from source takes 20 to 30 min on a Spark, FlashInfer 40 min

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from requests import Session
 
-from sparkops.engine import endpoints, runtime
+from sparkops.engines import endpoints, runtime
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.model import Answer
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 
 from sparkops.config.recipe import Recipe
-from sparkops.engine import endpoints
+from sparkops.engines import endpoints
 from sparkops.errors import SparkopsError
 from sparkops.guard import smoke_runs
 from sparkops.guard.engines import reason

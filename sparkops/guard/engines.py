@@ -15,7 +15,7 @@ from sparkops.command import Command, Completed
 from sparkops.docker import commands, facts
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
-from sparkops.engine.ranks import TOKEN
+from sparkops.engines.ray import TOKEN
 from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.guard.filter import close_ports
 from sparkops.guard_client import engine_spec

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from sparkops.docker.facts import Container
-from sparkops.engine import load
+from sparkops.engines import load
 from sparkops.nodes.host import GIB, HostFacts
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
@@ -141,18 +141,18 @@ def _services(services: Iterable[ServiceFigures]) -> Iterator[Metric]:
 
 
 GAUGES = {
-    load.RUNNING: ("engine_requests_running", "Requests in the batch"),
-    load.WAITING: ("engine_requests_waiting", "Requests in the queue"),
-    load.KV_USE: ("engine_kv_cache_used_ratio", "Share of the KV cache in use, 0 to 1"),
+    "running": ("engine_requests_running", "Requests in the batch"),
+    "waiting": ("engine_requests_waiting", "Requests in the queue"),
+    "kv_use": ("engine_kv_cache_used_ratio", "Share of the KV cache in use, 0 to 1"),
 }
 COUNTERS = {
-    load.GENERATED: ("engine_generated_tokens", "Tokens generated since the start of the engine"),
-    load.PREFIX[1]: ("engine_prefix_cache_queried_tokens", "Tokens of prompts"),
-    load.PREFIX[0]: ("engine_prefix_cache_hit_tokens", "Tokens of prompts that were in the prefix cache"),
-    load.DRAFT[1]: ("engine_drafted_tokens", "Tokens that were drafted"),
-    load.DRAFT[0]: ("engine_draft_accepted_tokens", "Drafted tokens that were accepted"),
+    "generated": ("engine_generated_tokens", "Tokens generated since the start of the engine"),
+    "prefix_queries": ("engine_prefix_cache_queried_tokens", "Tokens of prompts"),
+    "prefix_hits": ("engine_prefix_cache_hit_tokens", "Tokens of prompts that were in the prefix cache"),
+    "drafted": ("engine_drafted_tokens", "Tokens that were drafted"),
+    "draft_accepted": ("engine_draft_accepted_tokens", "Drafted tokens that were accepted"),
 }
-"""By vLLM's name: ours, without the prefix, and its meaning. Counters end in _total."""
+"""By the meaning in Figures: our name, without the prefix, and its meaning. Counters end in _total."""
 
 
 def _engines(engines: Iterable[EngineFigures]) -> Iterator[Metric]:
@@ -165,7 +165,7 @@ def _engines(engines: Iterable[EngineFigures]) -> Iterator[Metric]:
         name: CounterMetricFamily(f"sparkops_{our}", text, labels=ENGINE) for name, (our, text) in COUNTERS.items()
     }
     for engine in engines:
-        container, sums = engine.container, engine.sums or {}
+        container, sums = engine.container, load.by_meaning(engine.sums or {})
         labels = [container.service, container.release, container.slot, str(container.rank)]
         running.add_metric(labels, container.running)
         if container.started_at > 0:
@@ -175,6 +175,6 @@ def _engines(engines: Iterable[EngineFigures]) -> Iterator[Metric]:
         for name, family in (gauges | counters).items():
             if name in sums:
                 family.add_metric(labels, sums[name])
-        if (total := sums.get(load.FIRST_TOKEN[0])) is not None:
-            first.add_metric(labels, count_value=int(sums.get(load.FIRST_TOKEN[1], 0)), sum_value=total)
+        if (total := sums.get("ttft_s")) is not None:
+            first.add_metric(labels, count_value=int(sums.get("ttft_count", 0)), sum_value=total)
     yield from (running, healthy, started, *gauges.values(), *counters.values(), first)

@@ -14,8 +14,8 @@ from math import inf
 
 from sparkops.config.serve import Task
 from sparkops.deploy.deployment import endpoints, gateway_command
-from sparkops.engine import metrics
-from sparkops.engine.endpoints import metrics_page
+from sparkops.engines import metrics
+from sparkops.engines.endpoints import metrics_page
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
-from sparkops.engine import runtime
+from sparkops.engines import runtime
 from sparkops.errors import ConnectionLost, Interrupted, NotReady, SparkopsError
 from sparkops.guard import smoke_runs
 from sparkops.guard.engine_port import EnginePort

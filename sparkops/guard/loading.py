@@ -13,6 +13,7 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.config.startup import Startup
 from sparkops.docker.facts import Container
+from sparkops.engines import ENGINES
 from sparkops.errors import ConnectionLost, NotReady, StartFailed
 from sparkops.guard.engine_port import EnginePort
 from sparkops.memory.relief import floor_gib
@@ -20,7 +21,6 @@ from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
-from sparkops.startup import advice
 from sparkops.startup.estimate import Forecast
 from sparkops.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
 from sparkops.startup.watch import StartMonitor
@@ -73,7 +73,8 @@ class Loading:
     """Timestamp of the last line of the log that was read."""
 
     def __post_init__(self) -> None:
-        self.watch = Watch(limits(self.recipe, self.container.rank), floor_gib(self.recipe.swap.reserve_gib))
+        log, floor = ENGINES[self.recipe.engine].log, floor_gib(self.recipe.swap.reserve_gib)
+        self.watch = Watch(limits(self.recipe, self.container.rank), log, floor)
 
     def follow(self) -> Loaded | None:
         """Watch until the verdict; None if cancelled. While Docker cannot be read, no clock advances."""
@@ -125,7 +126,7 @@ class Loading:
         watch = self.watch
         if watch.healthy:
             return Loaded(watch)
-        known = advice.of_log(watch.tail)
+        known = watch.log.cause(watch.tail)
         lines = [f"{self.container.name} did not start: {watch.failure}"]
         lines += [f"  likely cause: {known.cause}", f"next: {known.step}"] if known else []
         return Loaded(watch, "\n".join(lines), {"memory.csv": memory_csv(self.memory)})

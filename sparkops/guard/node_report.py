@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.docker.places import GATEWAY, REPORT, SHOW, STATE
-from sparkops.engine.load import METRICS
+from sparkops.engines.load import METRICS
 from sparkops.guard.gateway_front import GatewayContainer
 from sparkops.guard.operator_socket import ConnectionLeases, Verbs, answer
 from sparkops.guard_client.commands import SOCKET

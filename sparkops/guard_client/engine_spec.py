@@ -15,7 +15,7 @@ from sparkops.command import Command
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
-from sparkops.engine.ranks import Seat
+from sparkops.engines.launch import Seat
 from sparkops.names import LABEL, Slot
 from sparkops.network.commands import RDMA_OPTIONS
 from sparkops.release import Rank, Release

@@ -10,10 +10,10 @@ from itertools import starmap
 from types import MappingProxyType
 from typing import Any
 
-from sparkops.config.engine import ENGINES
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
-from sparkops.engine.runtime import USER
+from sparkops.engines import ENGINES
+from sparkops.engines.runtime import USER
 
 OVERRIDE = "set UV_OVERRIDE for every `uv pip install`, in every stage"
 CPU_TORCH = f"a package without a pinned torch installed torch for the CPU; {OVERRIDE}"

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkops.config.assets import BuildInputs
-from sparkops.config.engine import ENGINES
 from sparkops.config.lock import Contents, Described, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.fitting import describe
 from sparkops.docker import commands
+from sparkops.engines import ENGINES
 from sparkops.errors import CommandFailed, NodeError
 from sparkops.images import gate
 from sparkops.images.build import BuildOrder, Gate, run_build

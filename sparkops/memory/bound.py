@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import Any
 
-from sparkops.config.engine import ENGINES, default_share
 from sparkops.config.recipe import Recipe
+from sparkops.engines import ENGINES
 from sparkops.errors import PlanRefused
 from sparkops.nodes.host import GIB
 
@@ -58,7 +58,7 @@ def bound(
 
 def _share(recipe: Recipe) -> float:
     flag = ENGINES[recipe.engine].share_flag
-    given = recipe.serve.args.get(flag, default_share(recipe.engine, recipe.image.vllm))
+    given = recipe.serve.args.get(flag, ENGINES[recipe.engine].share(recipe.image.vllm))
     try:
         share = float(given)
     except (TypeError, ValueError):

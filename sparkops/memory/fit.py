@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
-from sparkops.config.engine import VLLM
 from sparkops.config.recipe import Recipe
+from sparkops.engines.vllm import VLLM
 from sparkops.memory import arguments, cache, overhead
 from sparkops.memory.bound import KV_BYTES, bound, cache_bytes
 from sparkops.memory.cache import Layout

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
+from sparkops.engines import ENGINES
 from sparkops.errors import PlanRefused
 from sparkops.memory.bound import HOST_GIB, OUTSIDE_GIB, refusals
 from sparkops.nodes.host import HostFacts

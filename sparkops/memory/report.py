@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkops.config.engine import VLLM
+from sparkops.engines.vllm import VLLM
 from sparkops.memory.fit import Fit
 from sparkops.memory.overhead import GRAPHS
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Interface
 
+from sparkops.engines import ENGINES
 from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Finding, listed
 from sparkops.network.ports import End
 
 EXACT_INTERFACE = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MN_IF_NAME", "OMPI_MCA_btl_tcp_if_include")
-OWN_ADDRESS = ("VLLM_HOST_IP", "RAY_NODE_IP_ADDRESS", "RAY_OVERRIDE_NODE_IP_ADDRESS")
+OF_ENGINES = tuple(dict.fromkeys(name for engine in ENGINES.values() for name in engine.own_address))
+OWN_ADDRESS = (*OF_ENGINES, "RAY_NODE_IP_ADDRESS", "RAY_OVERRIDE_NODE_IP_ADDRESS")
 PER_NODE = (*OWN_ADDRESS, *EXACT_INTERFACE, "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "UCX_NET_DEVICES")
 """The variables that differ between nodes. Ray must not carry them from the driver to its workers."""
 ANY_GID = "-1"  # NCCL selects the row itself

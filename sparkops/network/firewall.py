@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.facts import Container
-from sparkops.engine import runtime
+from sparkops.engines import runtime
 from sparkops.names import Slot
 from sparkops.network.finding import Finding, Severity
 

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from sparkops.config.smoke import SmokeQuestion
-from sparkops.engine.metrics import parse
+from sparkops.engines.metrics import parse
 from sparkops.exchange import Reply, Request
 from sparkops.smoke import coverage, garbage, openai, prompts
 from sparkops.smoke.openai import Unusable, shown
@@ -192,7 +192,7 @@ def metrics(run: Round) -> Steps:
         try:
             after = parse(reply.body)
         except ValueError as error:
-            return CheckFinding("/metrics has no vLLM metrics", "vLLM's metrics", str(error))
+            return CheckFinding("/metrics has no metrics of a known engine", "those of the engine", str(error))
         if run.before is None:
             return CheckFinding("/metrics could not be read before the other checks")
         grown = after.generated - run.before.generated

@@ -19,7 +19,7 @@ from requests import Session
 from requests.exceptions import RequestException, Timeout
 from urllib3.exceptions import HTTPError
 
-from sparkops.engine import endpoints, metrics
+from sparkops.engines import endpoints, metrics
 from sparkops.errors import Interrupted, SparkopsError
 from sparkops.exchange import Reply, Request
 from sparkops.nodes.waiting import Waiting

@@ -10,7 +10,7 @@ from typing import Any
 
 from sparkops.config.recipe import Recipe
 from sparkops.config.smoke import Smoke, SmokeQuestion
-from sparkops.engine.load import Load
+from sparkops.engines.load import Load
 from sparkops.exchange import Request
 
 COMPLETIONS = "/v1/chat/completions"

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sparkops.config.startup import Startup
+from sparkops.engines.start_log import ReportedMemory, Stage, StartLog, fingerprint
 from sparkops.memory import relief
-from sparkops.startup import vllm_log
-from sparkops.startup.vllm_log import ReportedMemory, Stage, headline
 
 WINDOW_S = 30.0  # interval for CPU time and bytes read; half of the stall time if that is shorter
 CPU_MOVES = 5.0 / 30  # CPU seconds per second: compiling, tuning and graph capture are silent but busy
@@ -63,6 +62,8 @@ class Watch:
     """The state of a start after some samples."""
 
     limits: Startup
+    log: StartLog
+    """Of its engine."""
     floor_gib: float = 0.0
     low: tuple[float, ...] = ()
     """Available GiB of the node in the latest samples below `floor_gib`."""
@@ -95,20 +96,20 @@ def advance(watch: Watch, sample: Sample) -> Watch:
     watch = _check_memory(watch, sample)
     if sample.healthy:
         return replace(_reach(watch, Stage.SERVING, sample.at_s, sample.at_s), healthy=True, failure="")
-    failure = headline(watch.tail) if watch.fatal else watch.failure or _failure(watch, sample)
+    failure = watch.log.headline(watch.tail) if watch.fatal else watch.failure or _failure(watch, sample)
     return replace(watch, failure=failure)
 
 
 def _read_lines(watch: Watch, sample: Sample) -> Watch:
     for at_s, line in sample.lines:
-        reading = vllm_log.read(line)
-        mark = vllm_log.fingerprint(line)
+        reading = watch.log.read(line)
+        mark = fingerprint(line)
         new = mark not in watch.known_lines or (reading.percent is not None and reading.percent != watch.percent)
         known = watch.known_lines | {mark} if len(watch.known_lines) < KEEP_KNOWN else watch.known_lines
         tail = (*watch.tail, line)[-KEEP_LINES:]
         fatal = watch.fatal or reading.fatal
         moved_s = sample.at_s if new else watch.moved_s
-        memory = vllm_log.read_memory(line, watch.memory)
+        memory = watch.log.read_memory(line, watch.memory)
         watch = replace(watch, known_lines=known, tail=tail, fatal=fatal, moved_s=moved_s, memory=memory)
         if reading.stage is not None:
             watch = _reach(watch, reading.stage, at_s, sample.at_s)
@@ -164,7 +165,7 @@ def _end(watch: Watch, sample: Sample) -> str:
     """Return how the process ended, with its last error unless the kernel killed it."""
     if sample.oom_killed:
         return f"its process was OOM-killed (stage: {watch.text})"
-    error = headline(watch.tail)
+    error = watch.log.headline(watch.tail)
     return f"its process exited with code {sample.exit_code} (stage: {watch.text})" + (f": {error}" if error else "")
 
 

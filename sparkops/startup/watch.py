@@ -10,7 +10,7 @@ from requests import Session
 
 from sparkops.docker import facts
 from sparkops.docker.facts import Container, Usage
-from sparkops.engine import endpoints
+from sparkops.engines import endpoints
 from sparkops.errors import StartFailed
 from sparkops.nodes import host
 from sparkops.nodes.connected import Member

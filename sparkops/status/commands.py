@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkops.docker import places
-from sparkops.engine.load import METRICS
+from sparkops.engines.load import METRICS
 from sparkops.names import LABEL
 from sparkops.nodes import host
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkops.docker.facts import Container
-from sparkops.engine.load import UNKNOWN, Load, Rates
+from sparkops.engines.load import UNKNOWN, Load, Rates
 from sparkops.errors import SparkopsError
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts
 from sparkops.guard_client.service_state import ServiceState

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from sparkops.config.startup import Startup
 from sparkops.docker.facts import log_lines
+from sparkops.engines import ENGINES
 from sparkops.startup.verdict import Line, Sample, Watch, advance
 
 
 def stage(log: str) -> tuple[bool, str]:
-    """Return whether the engine has served by its log with Docker's timestamps, and its stage in words."""
+    """Return whether the engine has served by its log with Docker's timestamps, and its stage in words.
+
+    A container does not name its engine: the one whose phrases lead furthest has written the log.
+    """
     lines = tuple(Line(0.0, line) for _, line in log_lines(log))
-    watch = advance(Watch(Startup()), Sample(0.0, lines))
+    logs = {id(engine.log): engine.log for engine in ENGINES.values()}
+    watches = (advance(Watch(Startup(), log), Sample(0.0, lines)) for log in logs.values())
+    watch = max(watches, key=lambda watch: watch.stage.order)
     return watch.stage.name == "SERVING", watch.text

@@ -10,8 +10,8 @@ from typing import Any
 
 from sparkops.docker.facts import Container, parse_container, parse_listed
 from sparkops.docker.places import CONTAINER, GATEWAY
-from sparkops.engine import load
-from sparkops.engine.load import UNKNOWN, Load, Rates
+from sparkops.engines import load
+from sparkops.engines.load import UNKNOWN, Load, Rates
 from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
 from sparkops.guard_client import replies, service_state
@@ -111,7 +111,7 @@ def _engine(container: Container, engine: Facts) -> RankReport:
 
 
 def _load(engine: Facts) -> tuple[Load | None, Rates]:
-    """Return the requests now, and the speed between two samples if there are two. None: not vLLM's metrics."""
+    """Return the requests now, and the speed between two samples if there are two. None: metrics of no engine."""
     first = engine["first"]
     second = engine.get("second", first)
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sparkops.config.recipe import Recipe
-from sparkops.engine.load import STEPS, read
+from sparkops.engines.load import read, steps
 from sparkops.smoke import garbage, openai
 from sparkops.smoke.prompts import COMPLETIONS
 from sparkops.smoke.results import SmokeReport
@@ -68,12 +68,12 @@ class EngineSample:
 
 
 def sample(at_s: float, figures: Mapping[str, float]) -> EngineSample | None:
-    """Return a sample from the figures of /metrics; None where they are not vLLM's."""
+    """Return a sample from the figures of /metrics; None where they are those of no engine."""
     try:
         load = read(figures)
     except ValueError:
         return None
-    return EngineSample(at_s, load.running + load.waiting, tuple(figures.get(name, 0.0) for name in STEPS))
+    return EngineSample(at_s, load.running + load.waiting, steps(figures))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from itertools import islice
 
 from sparkops.command import quote
 from sparkops.config.model import Weights
-from sparkops.engine.runtime import USER
+from sparkops.engines.runtime import USER
 from sparkops.errors import NotReady
 from sparkops.nodes.progress import GB
 from sparkops.weights.checkpoint import MARKER, Checkpoint, problems

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TypedDict
 
 from sparkops.config import recipe, shipped
-from sparkops.config.engine import ENGINES
 from sparkops.config.recipe import Recipe
-from sparkops.engine import ranks
+from sparkops.docker import ranks
+from sparkops.engines import ENGINES
+from sparkops.engines.launch import Seat
 from sparkops.names import Slot
 from sparkops.release import Rank, Release
 
 SCRIPT = Path(__file__).with_name("parse.py").read_bytes()
 """Run by the Python of a vLLM with `-`, a platform and command lines by name as JSON; prints a Judgement as JSON."""
-SEAT = ranks.Seat("10.0.0.2", "10.0.0.1")
+SEAT = Seat("10.0.0.2", "10.0.0.1")
 WRONG = {
     "an unknown argument": [["serve", "/models/q", "--no-such-argument=1"]],
     "a value that is none": [["serve", "/models/q", "--kv-cache-dtype=turboquant35"]],

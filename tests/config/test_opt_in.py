@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import harmless, opt_in, recipe
-from sparkops.config.engine import ENGINES
+from sparkops.config import opt_in, recipe
+from sparkops.config.harmless import VARIABLES
 from sparkops.config.recipe import Recipe
 from sparkops.convert import vllm_023
+from sparkops.engines import ENGINES
+from sparkops.engines.vllm import harmless
 from sparkops.errors import ConfigError
 from sparkops.release import Release
 from tests.examples import INPUTS, RECIPE
@@ -183,14 +185,17 @@ def test_each_error_has_the_line_that_allows_all(tmp_path: Path) -> None:
 
 
 def test_every_flag_of_the_imported_vllm_is_harmless_or_has_its_effect() -> None:
-    known = harmless.VLLM_FLAGS | {*opt_in.FLAGS} | opt_in.SECRETS | ENGINES["vllm"].taken
+    facts = ENGINES["vllm"].flags
+    known = harmless.VLLM_FLAGS | {*facts.effects} | facts.secrets | ENGINES["vllm"].taken
 
     assert harmless.VLLM_FLAGS <= vllm_023.FLAGS
-    assert not harmless.VLLM_FLAGS & {*opt_in.FLAGS}
+    assert not harmless.VLLM_FLAGS & {*facts.effects}
     assert vllm_023.FLAGS - known == UNJUDGED
 
 
 def test_no_variable_is_both_harmless_and_dangerous() -> None:
-    dangerous = {name for name in harmless.VARIABLES for names in opt_in.VARIABLES if re.fullmatch(names, name)}
+    variables = harmless.VARIABLES | VARIABLES
+    effects = {*ENGINES["vllm"].flags.variable_effects, *opt_in.VARIABLES}
+    dangerous = {name for name in variables for names in effects if re.fullmatch(names, name)}
 
     assert dangerous == set()

@@ -11,7 +11,7 @@ from sparkops.deploy.deployment import deployment, limits, release_of, token_ran
 from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.docker import commands
-from sparkops.engine.ranks import Seat
+from sparkops.engines.launch import Seat
 from sparkops.errors import NotReady
 from sparkops.guard_client import engine_spec
 from sparkops.memory.compilers import limit, memory_gib

@@ -14,12 +14,12 @@ from sparkops.cli.fit import section
 from sparkops.config.lock import Described, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.fitting import fits, measured
+from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.errors import NotReady, PlanRefused, SparkopsError
 from sparkops.memory.fit import Fit, Measured
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.startup.estimate import Started, settings
-from sparkops.startup.vllm_log import ReportedMemory, Stage
 from tests.examples import CUDA, recipe
 from tests.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor

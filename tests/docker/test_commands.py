@@ -11,8 +11,8 @@ import pytest
 from sparkops import __version__
 from sparkops.command import Command
 from sparkops.docker import commands
-from sparkops.engine import runtime
-from sparkops.engine.ranks import Seat
+from sparkops.engines import runtime
+from sparkops.engines.launch import Seat
 from sparkops.release import Release, cache_volume
 from tests.examples import IMAGE_ID, INPUTS, node, rank, recipe
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkops.command import Command, Completed
-from sparkops.engine import runtime
+from sparkops.engines import runtime
 from sparkops.errors import CommandFailed, ConnectionLost
 from sparkops.guard_client.commands import RELAY
 from sparkops.nodes.docker_api import DIAL

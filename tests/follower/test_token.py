@@ -12,7 +12,8 @@ import pytest
 
 from sparkops.command import Command, Completed
 from sparkops.config.recipe import Recipe
-from sparkops.engine.ranks import TOKEN, Seat
+from sparkops.engines.launch import Seat
+from sparkops.engines.ray import TOKEN
 from sparkops.guard.engines import Engines
 from sparkops.guard_client import engine_spec
 from sparkops.nodes.local import LocalNode

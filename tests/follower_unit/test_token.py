@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.engine.ranks import Seat
+from sparkops.engines.launch import Seat
 from sparkops.errors import NotReady
 from sparkops.guard.engines import Engines, secrets
 from sparkops.guard.state import State

@@ -23,11 +23,12 @@ from sparkops.config.lock import read_lock
 from sparkops.docker.facts import log_lines, parse_container
 from sparkops.docker.places import CONTAINER
 from sparkops.doctor import bundle
-from sparkops.engine import metrics
+from sparkops.engines import metrics
+from sparkops.engines.start_log import ReportedMemory, fingerprint
+from sparkops.engines.vllm.start_log import LOG
 from sparkops.errors import ConfigError, SparkopsError
 from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
-from sparkops.startup import vllm_log
 from sparkops.status import survey
 from sparkops.swap import values, wire
 from sparkops.swap.journal import Journal
@@ -156,16 +157,16 @@ def test_an_inspected_container(value: Any) -> None:
 
 def read_line(line: str) -> None:
     """Give one line of a log to every parser of such lines."""
-    vllm_log.read(line)
-    vllm_log.read_memory(line, vllm_log.ReportedMemory())
-    vllm_log.fingerprint(line)
+    LOG.read(line)
+    LOG.read_memory(line, ReportedMemory())
+    fingerprint(line)
 
 
 @given(lines=st.lists(st.text(max_size=200), max_size=5))
 def test_a_log(lines: list[str]) -> None:
     for line in lines:
         holds(partial(read_line, line))
-    holds(lambda: (vllm_log.headline(lines), list(log_lines("\n".join(lines))), redact.document("\n".join(lines))))
+    holds(lambda: (LOG.headline(lines), list(log_lines("\n".join(lines))), redact.document("\n".join(lines))))
 
 
 FIGURES = st.sampled_from(["1.2.3", "--", "-.", ".", "9" * 5000, "\u0661", "1e9"])

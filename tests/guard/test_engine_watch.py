@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.engine.load import STEPS
+from sparkops.engines.vllm.figures import STEPS
 from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparkops.config import inventory
-from sparkops.engine.load import Load
+from sparkops.engines.load import Load
 from sparkops.guard.node_report import IDLE_S, REQUESTED_S, Sampler, serve_reports
 from sparkops.nodes.local import LocalNode
 from sparkops.status.join import join

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from sparkops.docker.facts import Container
-from sparkops.engine import endpoints
+from sparkops.engines import endpoints
+from sparkops.engines.vllm.start_log import LOG
 from sparkops.guard.follower import Follower
 from sparkops.guard.loading import Loaded
 from sparkops.guard.local_service import LocalService
@@ -166,7 +167,7 @@ def learned(directory: Path, *reads: Container) -> list[dict[str, Any]]:
     follower, service = restarted(directory, reads[0], [])
     for number, container in enumerate(reads[1:], 2):
         service.update({OLD.container: container}, float(number))
-    answered = Watch(examples.recipe().probe.startup, healthy=True)
+    answered = Watch(examples.recipe().probe.startup, LOG, healthy=True)
     run = service.start(OLD.container).run
     follower.jobs._loaded(service, reads[-1], run, examples.recipe(), Loaded(answered))
     return follower.state.starts("chat")

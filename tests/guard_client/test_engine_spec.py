@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.engine.ranks import Seat
+from sparkops.engines.launch import Seat
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.engine_spec import HEAD_GRACE_S, LOAD_GRACE_S, SPEC_LABEL, WORKER_GRACE_S, EngineSpec
 from sparkops.names import Slot

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.engine import EngineName, default_share
 from sparkops.deploy import preconditions
 from sparkops.deploy.preconditions import Observed
+from sparkops.engines import ENGINES, EngineName
 from sparkops.errors import PlanRefused
 from sparkops.memory import bound
 from tests.examples import CHECKPOINT, CUDA, HOST, IMAGE_ID, node, rank, recipe
@@ -141,7 +141,7 @@ def test_a_cpu_has_no_bound_but_its_total() -> None:
     ],
 )
 def test_the_default_is_that_of_the_pinned_release(engine: EngineName, vllm: str | None, share: float) -> None:
-    assert default_share(engine, vllm) == share
+    assert ENGINES[engine].share(vllm) == share
 
 
 def test_a_deploy_to_a_node_with_64_gb_is_refused_by_its_total() -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
-from sparkops.engine.load import METRICS
+from sparkops.engines.load import METRICS
 from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
 from sparkops.monitoring.alerts import ALERTS, CRITICAL
 from sparkops.monitoring.dashboard import COLUMNS, dashboard, expressions

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sparkops.docker import commands
-from sparkops.engine import runtime
+from sparkops.engines import runtime
 from tests import examples
 from tests.fleet.fleet import Fleet as RealFleet
 

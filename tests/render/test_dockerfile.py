@@ -17,7 +17,7 @@ from jinja2 import Environment, nodes
 from sparkops.config import assets, shipped
 from sparkops.config import recipe as recipes
 from sparkops.config.recipe import Recipe
-from sparkops.engine import runtime
+from sparkops.engines import runtime
 from sparkops.errors import ConfigError
 from sparkops.render.context import render
 from tests.examples import CUDA, USED, recipe

@@ -16,7 +16,7 @@ from typing import Any
 
 from requests import Session
 
-from sparkops.engine import endpoints
+from sparkops.engines import endpoints
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.model import Answer

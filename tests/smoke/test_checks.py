@@ -306,7 +306,7 @@ def test_counters_that_are_not_vllms_are_named() -> None:
     of = Round(recipe())
     play(checks.look_at_metrics(of), always(says("nothing", 404)))
 
-    assert play(checks.metrics(of), always(says("up 1\n"))).problem == "/metrics has no vLLM metrics"
+    assert play(checks.metrics(of), always(says("up 1\n"))).problem == "/metrics has no metrics of a known engine"
     assert play(checks.metrics(of), always(counters(1, 0))).problem == (
         "/metrics could not be read before the other checks"
     )

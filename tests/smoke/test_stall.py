@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.engine.load import STEPS
+from sparkops.engines.vllm.figures import STEPS
 from sparkops.exchange import Request
 from sparkops.guard.smoke_runs import light_pass
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkops.engine import metrics
+from sparkops.engines import metrics
 from tests.standin.program import ROOT, Program
 
 CAPTURED = ROOT / "tests" / "captured" / "vllm-0.32.0-cpu-metrics.txt"

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from sparkops.startup import advice, vllm_log
-from sparkops.startup.vllm_log import Stage
+from sparkops.engines.start_log import Stage, fingerprint
+from sparkops.engines.vllm.causes import TAKE_LESS
+from sparkops.engines.vllm.start_log import LOG
 from tests.standin.program import Program, module
 
 CAPTURED = Path(__file__).parents[1] / "captured" / "vllm-0.32.0-cpu-start.log"
@@ -23,7 +24,7 @@ CAPTURED = Path(__file__).parents[1] / "captured" / "vllm-0.32.0-cpu-start.log"
 def test_a_start_goes_through_all_stages_in_their_order(length_s: str) -> None:
     with Program(START_S=length_s) as program:
         program.serves()
-    read = [vllm_log.read(line) for line in program.lines]
+    read = [LOG.read(line) for line in program.lines]
     stages = [reading.stage for reading in read if reading.stage]
     assert list(dict.fromkeys(stages)) == [stage for stage in Stage if stage not in (Stage.STARTING, Stage.JOINING)]
     assert [reading.percent for reading in read if reading.percent is not None] == list(range(0, 101, 5))
@@ -32,10 +33,10 @@ def test_a_start_goes_through_all_stages_in_their_order(length_s: str) -> None:
 
 def test_its_lines_are_those_of_a_real_start() -> None:
     """Those of compiling and of graphs are not in the captured log, which is that of a CPU."""
-    real = {vllm_log.fingerprint(line.lstrip("\r")) for line in CAPTURED.read_text().splitlines()}
+    real = {fingerprint(line.lstrip("\r")) for line in CAPTURED.read_text().splitlines()}
     with Program("--max-model-len=1024", path="/models/tiny-qwen3") as program:
         program.serves()
-    shown = [vllm_log.fingerprint(line) for line in program.log.replace("\r", "").splitlines()]
+    shown = [fingerprint(line) for line in program.log.replace("\r", "").splitlines()]
     alike = [line for line in shown if line in real]
     assert len(set(alike)) > 30
     for text in ("Starting to load model", "safetensors checkpoint shards", "Loading weights took", "rank # in world"):
@@ -66,7 +67,7 @@ def test_a_crash_is_told_as_vllm_tells_it() -> None:
         assert program.ended() == 1
     assert "80% Completed" in program.log
     assert "85% Completed" not in program.log
-    assert any(vllm_log.read(line).fatal for line in program.lines)
+    assert any(LOG.read(line).fatal for line in program.lines)
     assert "RuntimeError: Engine core initialization failed" in program.lines[-1]
 
 
@@ -74,7 +75,7 @@ def test_a_fatal_text_alone_ends_the_start_after_the_weights() -> None:
     with Program(FATAL="CUDA out of memory") as program:
         assert program.ended() == 1
     assert "100% Completed" in program.log
-    assert advice.of_log(program.lines) == ("the engine ran out of GPU memory", advice.TAKE_LESS)
+    assert LOG.cause(program.lines) == ("the engine ran out of GPU memory", TAKE_LESS)
 
 
 def test_a_port_that_is_taken_ends_the_start_at_once() -> None:
@@ -83,7 +84,7 @@ def test_a_port_that_is_taken_ends_the_start_at_once() -> None:
         taken.listen()
         with Program(START_S="60", port=taken.getsockname()[1]) as program:
             assert program.ended() == 1
-    known = advice.of_log(program.lines)
+    known = LOG.cause(program.lines)
     assert known
     assert known.cause == "another program uses the port"
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from sparkops.engines.start_log import Advice
+from sparkops.engines.vllm.causes import TAKE_LESS
+from sparkops.engines.vllm.start_log import LOG
 from sparkops.startup import advice
-from sparkops.startup.advice import TAKE_LESS, Advice
 
 Captured = Callable[[str], str]
 STOP = "Stop the processes that use the memory (on the node: nvidia-smi, docker ps, free -g)"
@@ -58,12 +60,12 @@ NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasin
     ],
 )
 def test_the_cause_of_a_real_failure_has_its_figures(captured: Captured, log: str, cause: str, step: str) -> None:
-    assert advice.of_log(captured(f"vllm-0.23.0-cuda-{log}.log").splitlines()) == Advice(cause, step)
+    assert LOG.cause(captured(f"vllm-0.23.0-cuda-{log}.log").splitlines()) == Advice(cause, step)
 
 
 @pytest.mark.parametrize("log", ["vllm-0.23.0-cuda-h100-start-cold.log", "vllm-0.32.0-cpu-start.log"])
 def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: str) -> None:
-    assert advice.of_log(captured(log).splitlines()) is None
+    assert LOG.cause(captured(log).splitlines()) is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
     ],
 )
 def test_a_known_line_has_a_cause_and_a_next_step(line: str, cause: str, step: str) -> None:
-    assert advice.of_log(["an earlier line", line, "a later line"]) == Advice(cause, step)
+    assert LOG.cause(["an earlier line", line, "a later line"]) == Advice(cause, step)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_a_known_line_has_a_cause_and_a_next_step(line: str, cause: str, step: s
     ],
 )
 def test_any_other_line_has_none(line: str) -> None:
-    assert advice.of_log([line]) is None
+    assert LOG.cause([line]) is None
 
 
 @pytest.mark.parametrize(

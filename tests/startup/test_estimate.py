@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from sparkops.config.startup import Startup
+from sparkops.engines.start_log import ReportedMemory, Stage
+from sparkops.engines.vllm.start_log import LOG
 from sparkops.startup import durations, estimate
 from sparkops.startup.durations import spell
 from sparkops.startup.estimate import Forecast, Started, forecast, kind, settings
 from sparkops.startup.verdict import Line, Sample, Watch, advance
-from sparkops.startup.vllm_log import ReportedMemory, Stage
 from tests.examples import CUDA, INPUTS, recipe
 
 KIND = "q 0123456789ab org/q c0ffee"
@@ -31,7 +32,7 @@ ANOTHER = Started(release="q-2", kind="of another model", stages={Stage.SERVING:
 def loading(since_s: float, percent: int = 43) -> Watch:
     shards = f"Loading safetensors checkpoint shards: {percent:3}% Completed"
     return advance(
-        Watch(Startup()), Sample(since_s, (Line(since_s, "Starting to load model x"), Line(since_s, shards)))
+        Watch(Startup(), LOG), Sample(since_s, (Line(since_s, "Starting to load model x"), Line(since_s, shards)))
     )
 
 
@@ -116,7 +117,7 @@ def test_of_one_kind_are_starts_of_the_same_image_and_model() -> None:
 @pytest.mark.parametrize(
     ("watch", "at_s", "left"),
     [
-        (Watch(Startup()), 0.0, "about 10 min left, from 3 past starts"),
+        (Watch(Startup(), LOG), 0.0, "about 10 min left, from 3 past starts"),
         (loading(10.0), 230.0, "about 6 min 10 s left, from 3 past starts"),
         (loading(200.0), 420.0, "about 6 min 10 s left, from 3 past starts"),  # began late; loads as long
         (loading(10.0), 600.4, "about 0 s left, from 3 past starts"),
@@ -129,7 +130,7 @@ def test_what_is_left_is_counted_from_the_last_stage(watch: Watch, at_s: float, 
 
 @pytest.mark.parametrize("seconds", [0.0, 45.0, 180.0, 370.0, 7200.0])
 def test_the_seconds_left_are_read_back_from_the_words(seconds: float) -> None:
-    words = f"loading weights 40 %, {Forecast(seconds, 'from 3 past starts').remaining(Watch(Startup()), 0.0)}"
+    words = f"loading weights 40 %, {Forecast(seconds, 'from 3 past starts').remaining(Watch(Startup(), LOG), 0.0)}"
 
     assert durations.left_s(words) == seconds
 
@@ -165,7 +166,7 @@ def test_durations_are_told_as_people_say_them(seconds: float, text: str) -> Non
 
 def watched(log: str) -> Watch:
     lines = tuple(Line(float(second), text) for second, text in enumerate(log.splitlines()))
-    return advance(Watch(Startup()), Sample(60.0, lines, healthy=True))
+    return advance(Watch(Startup(), LOG), Sample(60.0, lines, healthy=True))
 
 
 @pytest.mark.parametrize(

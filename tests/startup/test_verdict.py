@@ -11,8 +11,9 @@ import pytest
 
 from sparkops.config.startup import Startup
 from sparkops.docker import facts
+from sparkops.engines.start_log import Stage
+from sparkops.engines.vllm.start_log import LOG
 from sparkops.startup.verdict import Line, MemorySample, Sample, Watch, advance, memory_csv
-from sparkops.startup.vllm_log import Stage
 
 CAPTURED = Path(__file__).parent.parent / "captured"
 LOADING = "Starting to load model /models/q..."
@@ -49,7 +50,7 @@ def play(
     limits: Startup | None = None,
 ) -> tuple[Watch, int]:
     """The watch when its verdict is in, or at `until_s`, and when that was. `lines` are the log by second."""
-    watch = Watch(limits or Startup())
+    watch = Watch(limits or Startup(), LOG)
     for at_s in range(since_s, until_s + 1):
         new = lines.items() if at_s == since_s else [(at_s, lines[at_s])] if at_s in lines else ()
         log_lines = tuple(Line(when, line) for when, line in new if when <= at_s)
@@ -114,7 +115,7 @@ def captured(name: str) -> tuple[Line, ...]:
 
 def replay(name: str, limits: Startup | None = None) -> tuple[Watch, int]:
     """Play a captured start without any CPU time, one look a second, until its verdict or its last line."""
-    log, watch = captured(name), Watch(limits or Startup())
+    log, watch = captured(name), Watch(limits or Startup(), LOG)
     for at_s in range(int(log[-1].at_s) + 2):
         watch = advance(watch, Sample(at_s, tuple(line for line in log if at_s - 1 < line.at_s <= at_s)))
         if watch.over:
@@ -199,7 +200,7 @@ def test_graphs_captured_to_measure_their_memory_are_not_the_stage() -> None:
     capture = ("Capturing CUDA graphs (FULL): 100%|", "Graph capturing finished in 4 secs, took 0.02 GiB")
     log = (LOADING, LOADED, *capture, "Available KV cache memory: 9.1 GiB", "JIT kernel warmup starting.", *capture)
 
-    watch = advance(Watch(Startup()), Sample(9.0, tuple(Line(at_s, text) for at_s, text in enumerate(log))))
+    watch = advance(Watch(Startup(), LOG), Sample(9.0, tuple(Line(at_s, text) for at_s, text in enumerate(log))))
 
     assert [(stage.name, at_s) for stage, at_s in watch.reached[1:]] == [
         ("WEIGHTS", 0),
@@ -266,7 +267,7 @@ def test_a_short_stall_is_measured_over_a_shorter_time(*, stall_s: float, cpu: f
 
 @pytest.mark.parametrize(("megabytes_in_30_s", "over"), [(49, True), (51, False)])
 def test_reading_50_mb_in_30_s_is_progress(*, megabytes_in_30_s: int, over: bool) -> None:
-    watch = Watch(Startup())
+    watch = Watch(Startup(), LOG)
     for at_s in range(1000):
         watch = advance(watch, Sample(at_s, read_bytes=at_s * megabytes_in_30_s * 1_000_000 // 30))
 
@@ -318,7 +319,7 @@ def test_the_recipe_sets_the_limits(log: Mapping[int, str], ends_at_s: int) -> N
     ids=["exit", "oom", "restarted", "fatal and exit", "fatal"],
 )
 def test_a_dead_process_or_a_fatal_line_ends_it_at_once(sample: Sample, failure: str) -> None:
-    watch = advance(Watch(Startup()), Sample(5.0, lines(LOADING, shards(40))))
+    watch = advance(Watch(Startup(), LOG), Sample(5.0, lines(LOADING, shards(40))))
 
     assert advance(watch, sample).failure == failure
 
@@ -326,11 +327,11 @@ def test_a_dead_process_or_a_fatal_line_ends_it_at_once(sample: Sample, failure:
 def test_the_first_fatal_line_is_the_reason() -> None:
     log = lines("CUDA out of memory", "EngineCore failed to start.", "Engine core initialization failed.")
 
-    assert advance(Watch(Startup()), Sample(5.0, log)).failure == "CUDA out of memory"
+    assert advance(Watch(Startup(), LOG), Sample(5.0, log)).failure == "CUDA out of memory"
 
 
 def test_the_exception_that_follows_a_fatal_line_at_the_next_look_is_the_reason() -> None:
-    watch = advance(Watch(Startup()), Sample(5.0, lines("EngineCore failed to start.")))
+    watch = advance(Watch(Startup(), LOG), Sample(5.0, lines("EngineCore failed to start.")))
     assert watch.failure == "EngineCore failed to start."
 
     watch = advance(
@@ -357,14 +358,14 @@ def test_the_exception_that_follows_a_fatal_line_at_the_next_look_is_the_reason(
     ids=["exit", "oom", "stall"],
 )
 def test_a_process_that_ended_by_itself_ended_of_the_last_exception(sample: Sample, failure: str) -> None:
-    watch = advance(Watch(Startup()), Sample(5.0, captured("vllm-0.23.0-cuda-no-device.log")))
+    watch = advance(Watch(Startup(), LOG), Sample(5.0, captured("vllm-0.23.0-cuda-no-device.log")))
     assert watch.failure == ""
 
     assert advance(watch, sample).failure == failure
 
 
 def test_a_server_that_answers_has_not_failed_whatever_its_log_says() -> None:
-    watch = advance(Watch(Startup()), Sample(5.0, lines("EngineCore failed to start."), healthy=True))
+    watch = advance(Watch(Startup(), LOG), Sample(5.0, lines("EngineCore failed to start."), healthy=True))
 
     assert (watch.healthy, watch.failure, watch.stage) == (True, "", Stage.SERVING)
 
@@ -397,7 +398,7 @@ def test_a_stage_never_goes_back() -> None:
 def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
     log = (CAPTURED / "vllm-0.32.0-cpu-start.log").read_text().splitlines()
 
-    watch = advance(Watch(Startup()), Sample(28.0, lines(*log)))
+    watch = advance(Watch(Startup(), LOG), Sample(28.0, lines(*log)))
 
     assert (watch.stage, watch.failure, watch.healthy) == (Stage.SERVING, "", False)
     assert watch.tail == tuple(log[-300:])
@@ -405,7 +406,7 @@ def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
 
 def test_of_a_long_log_the_last_300_lines_and_5000_kinds_of_lines_are_kept() -> None:
     log = [f"line {'x' * number}" for number in range(302)]
-    watch = advance(Watch(Startup(), known_lines=frozenset(map(str, range(4999)))), Sample(9.0, lines(*log)))
+    watch = advance(Watch(Startup(), LOG, known_lines=frozenset(map(str, range(4999)))), Sample(9.0, lines(*log)))
 
     assert (watch.tail, len(watch.known_lines)) == (tuple(log[2:]), 5000)
 
@@ -417,7 +418,7 @@ def test_the_memory_of_a_start_is_a_table() -> None:
 
 
 def test_a_node_with_too_little_memory_left_ends_the_start_at_the_second_look() -> None:
-    watch = advance(Watch(Startup(), floor_gib=4.0), Sample(1.0, available_gib=3.9))
+    watch = advance(Watch(Startup(), LOG, floor_gib=4.0), Sample(1.0, available_gib=3.9))
     assert (watch.failure, advance(watch, Sample(2.0, available_gib=4.0)).low) == ("", ())
     assert advance(watch, Sample(2.0, available_gib=3.2)).failure.startswith(
         "the node had 3.2 GiB of memory left (stage: "

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparkops.config.addresses import GatewayAddress
-from sparkops.engine.load import Load, Rates
+from sparkops.engines.load import Load, Rates
 from sparkops.errors import NotReachable, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState

@@ -20,7 +20,7 @@ import typer
 from sparkops.cli.options import Settings
 from sparkops.cli.status_output import show
 from sparkops.config import inventory, programs
-from sparkops.engine.load import Load, Rates
+from sparkops.engines.load import Load, Rates
 from sparkops.errors import ConnectionLost, NotReady
 from sparkops.guard_client import replies
 from sparkops.names import Slot

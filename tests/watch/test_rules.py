@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.engine.load import STEPS
+from sparkops.engines.vllm.figures import STEPS
 from sparkops.exchange import Reply, Request
 from sparkops.guard.node_report import IDLE_S
 from sparkops.smoke.coverage import lightest, planned

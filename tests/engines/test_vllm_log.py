@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from sparkops.docker.facts import log_lines
-from sparkops.startup import advice, vllm_log
-from sparkops.startup.vllm_log import Reading, Stage, headline
+from sparkops.engines.start_log import Reading, Stage, fingerprint
+from sparkops.engines.vllm.start_log import LOG
 
 Captured = Callable[[str], str]
 CORE = "(EngineCore pid=47) ERROR 11-21 22:06:42 [core.py:1195]"
@@ -16,7 +16,7 @@ RAY = "(Core pid=1) \x1b[36m(RayWorkerProc pid=2, ip=172.17.0.3)\x1b[0m (Worker_
 
 
 def test_a_whole_start_goes_through_its_stages_in_order(captured: Captured) -> None:
-    readings = [vllm_log.read(line) for line in captured("vllm-0.32.0-cpu-start.log").splitlines()]
+    readings = [LOG.read(line) for line in captured("vllm-0.32.0-cpu-start.log").splitlines()]
 
     reached = list(dict.fromkeys(reading.stage for reading in readings if reading.stage))
     assert reached == [
@@ -33,7 +33,7 @@ def test_a_whole_start_goes_through_its_stages_in_order(captured: Captured) -> N
 def test_docker_timestamps_before_the_lines_change_nothing(captured: Captured) -> None:
     lines = captured("vllm-0.32.0-cpu-start.log").splitlines()
 
-    assert [vllm_log.read(f"2026-11-21T00:17:39.184791030Z {line}") for line in lines] == [*map(vllm_log.read, lines)]
+    assert [LOG.read(f"2026-11-21T00:17:39.184791030Z {line}") for line in lines] == [*map(LOG.read, lines)]
 
 
 WORKER = "(Worker pid=39) INFO 11-21 00:17:39"
@@ -92,7 +92,7 @@ WORKER = "(Worker pid=39) INFO 11-21 00:17:39"
     ],
 )
 def test_a_stage_is_read_from_a_whole_phrase(line: str, stage: Stage | None) -> None:
-    assert vllm_log.read(line) == Reading(stage=stage)
+    assert LOG.read(line) == Reading(stage=stage)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_stage_is_read_from_a_whole_phrase(line: str, stage: Stage | None) -> 
     ],
 )
 def test_the_percent_of_the_weights(line: str, percent: int) -> None:
-    assert vllm_log.read(line) == Reading(stage=Stage.WEIGHTS, percent=percent)
+    assert LOG.read(line) == Reading(stage=Stage.WEIGHTS, percent=percent)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_percent_of_the_weights(line: str, percent: int) -> None:
     ],
 )
 def test_a_fatal_line_ends_a_start(line: str) -> None:
-    assert vllm_log.read(line) == Reading(fatal=True)
+    assert LOG.read(line) == Reading(fatal=True)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -134,14 +134,14 @@ def test_a_pair_that_was_stopped_has_no_fatal_line_and_no_cause(captured: Captur
     """Rank 1 warns of a broken pipe, with frames of C++, as it loses rank 0."""
     lines = captured(f"vllm-0.23.0-cuda-tp2-mp-stopped-rank{rank}.log").splitlines()
 
-    assert not any(vllm_log.read(line).fatal for line in lines)
-    assert (advice.of_log(lines), headline(lines)) == (None, "")
+    assert not any(LOG.read(line).fatal for line in lines)
+    assert (LOG.cause(lines), LOG.headline(lines)) == (None, "")
 
 
 def test_a_port_that_is_tried_again_is_not_fatal() -> None:
     line = "WARNING 11-21 00:17:18 [parallel.py:746] Address already in use. Retrying with a new port."
 
-    assert vllm_log.read(line) == Reading()
+    assert LOG.read(line) == Reading()
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_port_that_is_tried_again_is_not_fatal() -> None:
     ],
 )
 def test_a_heartbeat_is_a_line_that_differs_in_numbers_only(*, one: str, other: str, same: bool) -> None:
-    assert (vllm_log.fingerprint(one) == vllm_log.fingerprint(other)) is same
+    assert (fingerprint(one) == fingerprint(other)) is same
 
 
 def test_stages_are_ordered_as_they_come() -> None:
@@ -178,12 +178,12 @@ def test_the_headline_of_a_real_failure_is_its_exception(captured: Captured, log
     text = captured(f"vllm-{log}.log")
     lines = [line for _, line in sorted(log_lines(text))] or text.splitlines()
 
-    assert headline(lines).startswith(line)
+    assert LOG.headline(lines).startswith(line)
 
 
 @pytest.mark.parametrize("log", ["0.23.0-cuda-h100-start-cold", "0.23.0-cuda-tp2-ray-rank0", "0.32.0-cpu-start"])
 def test_a_start_that_succeeds_has_no_headline(captured: Captured, log: str) -> None:
-    assert headline([line for _, line in log_lines(captured(f"vllm-{log}.log"))]) == ""
+    assert LOG.headline([line for _, line in log_lines(captured(f"vllm-{log}.log"))]) == ""
 
 
 @pytest.mark.parametrize(
@@ -222,4 +222,4 @@ def test_a_start_that_succeeds_has_no_headline(captured: Captured, log: str) -> 
     ],
 )
 def test_the_headline_is_the_error_that_caused_the_others(lines: tuple[str, ...], line: str) -> None:
-    assert headline(lines) == line
+    assert LOG.headline(lines) == line

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.engine import ENGINES, EngineName
-from sparkops.docker import commands
-from sparkops.engine import ranks
+from sparkops.docker import commands, ranks
+from sparkops.engines import ENGINES, EngineName
 from tests.examples import IMAGE_ID, node, rank
 
 IMAGE = {"torch": None, "vllm": None}
@@ -38,11 +37,11 @@ IMAGE = {"torch": None, "vllm": None}
     ids=str,
 )
 def test_arguments_of_vllm(args: dict[str, Any], argv: list[str]) -> None:
-    assert list(ranks.arguments(args, ENGINES["vllm"].off)) == argv
+    assert list(ENGINES["vllm"].form.words(args)) == argv
 
 
 def test_a_flag_that_is_off_is_written_as_its_engine_reads_it() -> None:
-    assert list(ranks.arguments({"exact-verify": False}, ENGINES["atlas"].off)) == ["--exact-verify=false"]
+    assert list(ENGINES["atlas"].form.words({"exact-verify": False})) == ["--exact-verify=false"]
 
 
 @pytest.mark.parametrize(

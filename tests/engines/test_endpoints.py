@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkops.engine import endpoints
+from sparkops.engines import endpoints
 from sparkops.swap.model import Answer
 from tests.smoke.server import Player, free_port, to, whole
 

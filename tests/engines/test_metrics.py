@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkops.engine import metrics
-from sparkops.engine.load import Load
+from sparkops.engines import metrics
+from sparkops.engines.load import Load
 
 
 def test_a_whole_page(captured: Callable[[str], str]) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.engine import ranks
-from sparkops.engine.ranks import Seat
+from sparkops.docker import ranks
+from sparkops.engines import ray
+from sparkops.engines.launch import RankProgram, Seat
 from sparkops.names import Slot
 from sparkops.release import Rank, Release
 from tests import examples
@@ -34,7 +35,7 @@ def seat(index: int) -> Seat:
     return Seat(address, "10.0.0.1", {"VLLM_HOST_IP": address}, ("--device=/dev/infiniband",), OWN)
 
 
-def program(index: int, executor: str = "ray") -> ranks.RankProgram:
+def program(index: int, executor: str = "ray") -> RankProgram:
     return ranks.program(rank(index, executor), "/models", seat(index))
 
 
@@ -58,10 +59,10 @@ def test_with_mp_both_ranks_run_the_same_vllm_and_only_the_first_answers() -> No
 def test_with_ray_the_head_serves_and_the_worker_joins() -> None:
     head, worker = program(0), program(1)
 
-    assert head.arguments[3:10] == ("10.0.0.1", "9104", "2", '["VLLM_HOST_IP"]', "120", ranks.START, ranks.PORTS)
+    assert head.arguments[3:10] == ("10.0.0.1", "9104", "2", '["VLLM_HOST_IP"]', "120", ray.START, ray.PORTS)
     assert head.arguments[10:12] == ("vllm", "serve")
     assert head.arguments[-2:] == ("--tensor-parallel-size=2", "--distributed-executor-backend=ray")
-    assert worker.arguments[3:] == ("10.0.0.2", "9104", "10.0.0.1", "120", ranks.START, ranks.PORTS)
+    assert worker.arguments[3:] == ("10.0.0.2", "9104", "10.0.0.1", "120", ray.START, ray.PORTS)
     assert head.options == worker.options == ("--init", "--device=/dev/infiniband")
     assert (head.env["VLLM_HOST_IP"], worker.env["VLLM_HOST_IP"]) == ("10.0.0.1", "10.0.0.2")
 
@@ -76,7 +77,7 @@ def test_each_ray_process_reads_the_token_of_its_cluster(index: int) -> None:
 
 
 def test_ray_picks_its_ports_outside_those_of_services() -> None:
-    assert ranks.PORTS.split() == ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
+    assert ray.PORTS.split() == ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
 
 
 def start_ray(home: Path, version: str) -> subprocess.CompletedProcess[str]:
@@ -93,7 +94,7 @@ def main():
     for name, text in files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
-    argv = (sys.executable, "-c", ranks.START, "start", "--head")
+    argv = (sys.executable, "-c", ray.START, "start", "--head")
     return subprocess.run(argv, env={"PYTHONPATH": str(home)}, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -134,8 +135,8 @@ def run(bin_: Path, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[s
 
 
 def head_words(*program: str, patience: int = 5) -> tuple[str, ...]:
-    common = (json.dumps(OWN), str(patience), 'import os, sys; os.execvp("ray", ["ray", *sys.argv[1:]])', ranks.PORTS)
-    return ("-c", ranks.HEAD, "sparkops", "10.0.0.1", "9104", "2", *common, *program)
+    common = (json.dumps(OWN), str(patience), 'import os, sys; os.execvp("ray", ["ray", *sys.argv[1:]])', ray.PORTS)
+    return ("-c", ray.HEAD, "sparkops", "10.0.0.1", "9104", "2", *common, *program)
 
 
 def test_the_head_serves_when_ray_shows_every_gpu(bin_: Path, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_the_head_serves_when_ray_shows_every_gpu(bin_: Path, tmp_path: Path) ->
     completed = run(bin_, head_words("echo", "serving", "a b"))
 
     assert (completed.returncode, completed.stdout.splitlines()[-1]) == (0, "serving a b")
-    arguments = f"start --head --node-ip-address=10.0.0.1 --port=9104 {ranks.PORTS} --num-gpus=1"
+    arguments = f"start --head --node-ip-address=10.0.0.1 --port=9104 {ray.PORTS} --num-gpus=1"
     assert arguments in (tmp_path / "ray.log").read_text()
     kept = tmp_path / ".config/vllm/ray_non_carry_over_env_vars.json"
     assert json.loads(kept.read_text()) == ["VLLM_HOST_IP"]
@@ -163,7 +164,7 @@ def test_the_head_says_so_when_a_rank_does_not_join(bin_: Path, tmp_path: Path) 
 def test_a_worker_that_cannot_reach_the_head_says_so(bin_: Path, tmp_path: Path) -> None:
     port = str(free_port())
 
-    completed = run(bin_, ("-c", ranks.WORKER, "sparkops", "10.0.0.2", port, "127.0.0.1", "0", ranks.START, ""))
+    completed = run(bin_, ("-c", ray.WORKER, "sparkops", "10.0.0.2", port, "127.0.0.1", "0", ray.START, ""))
 
     assert (completed.returncode, completed.stdout) == (
         1,

@@ -1,4 +1,4 @@
-"""/health and /metrics of vLLM, read through a session that is connected to it."""
+"""/health and /metrics of an engine, read through a session that is connected to it."""
 
 from __future__ import annotations
 

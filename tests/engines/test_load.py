@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.engine.load import DRAFT, FIRST_TOKEN, GENERATED, KV_USE, PREFIX, Rates, rates
+from sparkops.engines.load import Rates, rates
+from sparkops.engines.vllm.figures import FIGURES, GENERATED, KV_USE
 
+PAIRS = [
+    FIGURES.by_meaning[meaning]
+    for meaning in ("ttft_s", "ttft_count", "prefix_hits", "prefix_queries", "draft_accepted", "drafted")
+]
 FIRST = {
     GENERATED: 100.0,
     KV_USE: 0.1,
-    **dict(zip((*FIRST_TOKEN, *PREFIX, *DRAFT), (2.0, 10.0, 50.0, 200.0, 30.0, 40.0), strict=True)),
+    **dict(zip(PAIRS, (2.0, 10.0, 50.0, 200.0, 30.0, 40.0), strict=True)),
 }
 SECOND = {
     GENERATED: 180.0,
     KV_USE: 0.3,
-    **dict(zip((*FIRST_TOKEN, *PREFIX, *DRAFT), (3.0, 12.0, 130.0, 300.0, 40.0, 60.0), strict=True)),
+    **dict(zip(PAIRS, (3.0, 12.0, 130.0, 300.0, 40.0, 60.0), strict=True)),
 }
 
 
@@ -30,7 +35,7 @@ def test_without_requests_in_between_means_are_those_since_the_start() -> None:
     assert rates(FIRST, FIRST, 1.0) == expected
 
 
-@pytest.mark.parametrize("sums", [{}, {GENERATED: 0.0, **dict.fromkeys((*FIRST_TOKEN, *PREFIX, *DRAFT), 0.0)}])
+@pytest.mark.parametrize("sums", [{}, {GENERATED: 0.0, **dict.fromkeys(PAIRS, 0.0)}])
 def test_what_was_never_counted_is_unknown(sums: dict[str, float]) -> None:
     assert rates(sums, sums, 1.0) == Rates()
 

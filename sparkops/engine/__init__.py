@@ -1,1 +1,0 @@
-"""The inference server: its command line, its ranks, its figures."""

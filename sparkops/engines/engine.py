@@ -1,0 +1,59 @@
+"""What an engine declares: one value, the same for every inference server. docs/engines.md describes how to add one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sparkops.engines.figures import Figures
+from sparkops.engines.flags import FlagFacts
+from sparkops.engines.launch import FlagForm, RankPlace, RankProgram
+from sparkops.engines.start_log import StartLog
+
+Join = Callable[[RankPlace, RankProgram], RankProgram]
+"""Return the program of one rank of several, from that of a rank alone."""
+OFFLINE = {"HF_HUB_OFFLINE": "1"}  # the weights are on the node, and a hub that throttles must not matter
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """One inference server: how its container starts, and what sparkops knows of it."""
+
+    program: str
+    """Program of the container."""
+    arguments: tuple[str, ...]
+    """Arguments before those of the recipe: {model} is a directory, {host} the address to listen on."""
+    name_flag: str
+    """The flag with the name for clients."""
+    form: FlagForm
+    """How it reads the other arguments."""
+    taken: frozenset[str]
+    """Arguments that a recipe may not give: sparkops sets them from its other keys."""
+    backend: str
+    """Where it computes if its image names no torch: `cpu`, or a CUDA build such as `cu130`."""
+    share: Callable[[str | None], float]
+    """Return the share of a GPU's memory that it takes unless `share_flag` says otherwise, by `image.vllm`."""
+    flags: FlagFacts
+    """What its flags and variables may do."""
+    figures: Figures
+    """Names of its figures on /metrics."""
+    log: StartLog
+    """Phrases of its log."""
+    share_flag: str = "gpu-memory-utilization"
+    """The flag with that share."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Environment of its container, before that of the recipe."""
+    python: bool = True
+    """Whether its image must name its torch and its vLLM."""
+    aliases: bool = True
+    """Whether it takes several names for clients."""
+    executors: Mapping[str, Join] = field(default_factory=dict)
+    """By name, what joins several ranks; none if it runs on one node only."""
+    own_address: tuple[str, ...] = ()
+    """Variables with the address of a rank's own node."""
+    weights: bool = True
+    """Whether it reads a model, so that the model's config.json must be there."""
+    tasks: frozenset[str] = frozenset({"chat"})
+    """Tasks that a recipe may serve with it."""
+    computed: bool = False
+    """Whether `memory/` computes what a model takes in it; else a recipe measures `memory.claim_gib`."""

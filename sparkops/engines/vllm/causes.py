@@ -1,0 +1,108 @@
+"""Known causes of a failed start of vLLM, with the next step.
+
+The patterns match vLLM 0.23 (captured on an H100) and 0.32 (from its source). On a Spark the engine reports the node's
+available memory as free memory of the GPU, so the same steps apply.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from sparkops.engines.start_log import Advice, Cause, known_cause
+
+TAKE_LESS = (
+    "Lower gpu-memory-utilization (or kv-cache-memory-bytes), max-num-batched-tokens or max-num-seqs in serve.args, "
+    "or free memory on the node."
+)
+
+
+def _too_little_free(match: re.Match[str]) -> Advice:
+    device, (free, total, share, needed) = match[1], map(float, match.groups()[1:])
+    cause = f"{free:g} of {total:g} GiB are free on {device}; gpu-memory-utilization {share:g} reserves {needed:g} GiB"
+    # Not free / total: if another process has the weights (0.32), the engine's budget is less than its share.
+    most = math.floor(100 * (share - (needed - free) / total)) / 100
+    step = "Stop the processes that use the memory (on the node: nvidia-smi, docker ps, free -g)"
+    lower = f", or set gpu-memory-utilization to {most:.2f} or less in serve.args" if most > 0 else ""
+    return Advice(cause, f"{step}{lower}.")
+
+
+def _window_too_large(match: re.Match[str]) -> Advice:
+    length, needed, free, fits = match.groups()
+    cause = f"max-model-len {length} needs {needed} GiB of KV cache, and {free} GiB remain for it"
+    lower = f"Set max-model-len to {fits} or less" if fits else "Lower max-model-len"
+    more = f"{float(needed) - float(free):.2f} GiB more"
+    return Advice(cause, f"{lower} in serve.args, or raise gpu-memory-utilization so that it reserves {more}.")
+
+
+def _no_cache(match: re.Match[str]) -> Advice:
+    lacks = f" {match[1]} GiB" if match[1] else ""
+    cause = f"gpu-memory-utilization reserves{lacks} less than the model needs without a KV cache"
+    more = f" so that it reserves{lacks} more, plus the KV cache" if lacks else ""
+    step = f"Raise gpu-memory-utilization in serve.args{more}; or lower max-num-batched-tokens or max-num-seqs."
+    return Advice(cause, step)
+
+
+CAUSES: tuple[Cause, ...] = (
+    known_cause(
+        r"Insufficient space in /dev/shm",
+        "the container's shared memory is too small",
+        "Raise serve.shm_gib in the recipe.",
+    ),
+    known_cause(
+        r"[Aa]ddress already in use(?!\. Retrying)",
+        "another program uses the port",
+        "Find it with `ss -ltnp` on the node and stop it, or change serve.port.",
+    ),
+    (
+        re.compile(
+            r"Free memory on device (\S+) \(([\d.]+)/([\d.]+) GiB\) on startup is less than "
+            r"(?:desired GPU memory utilization|the engine's budget[^(]*) \(([\d.]+), ([\d.]+) GiB\)"
+        ),
+        _too_little_free,
+    ),
+    (
+        re.compile(
+            r"max seq len \((\d+)\), \(([\d.]+) GiB KV cache is needed, which is larger than the available KV cache "
+            r"memory \(([\d.]+) GiB\)\.(?: Based on the available memory, the estimated maximum model length is (\d+))?"
+        ),
+        _window_too_large,
+    ),
+    (
+        re.compile(r"(?s)(?:Available KV cache memory: -([\d.]+) GiB.*?)?No available memory for the cache blocks"),
+        _no_cache,
+    ),
+    known_cause(
+        r"CUDA out of memory\. Tried to allocate ([\d.]+ \w+)\. GPU \d+ has a total capacity of ([\d.]+ \w+) "
+        r"of which ([\d.]+ \w+) is free",
+        "an allocation of {0} failed: {2} of the GPU's {1} were free",
+        TAKE_LESS,
+    ),
+    known_cause(r"CUDA out of memory|NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
+    known_cause(
+        r"Failed to infer device type",
+        "the container has no GPU",
+        "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`.",
+    ),
+    known_cause(
+        r"Unsupported ?PTX|cudaErrorUnsupportedPtxVersion",
+        "the image was built for a newer CUDA than the node's driver supports",
+        "Pin an older CUDA build in the recipe, or update the driver.",
+    ),
+    known_cause(
+        r"unrecognized arguments: (.+)",
+        "this vLLM does not accept an argument of serve.args",
+        "Remove {} from serve.args, or build a vLLM that accepts it.",
+    ),
+    known_cause(
+        r"No space left on device",
+        "the node's disk is full",
+        "Free space on the node: sparkops prune; docker system df",
+    ),
+    # Last, because a start that fails for another reason may also lack an optional module.
+    known_cause(
+        r"ModuleNotFoundError: No module named '([\w.]+)'",
+        "the image lacks a Python module that the engine imports",
+        "Add the package that has `{}` to image.packages, or remove it from image.remove; then build and deploy again.",
+    ),
+)
