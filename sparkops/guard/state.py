@@ -16,6 +16,7 @@ from sparkops.guard import durable
 from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
 from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
 from sparkops.guard.evidence import Evidence, QuotaExceeded
+from sparkops.guard_client.cordon import Cordon
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
@@ -202,6 +203,23 @@ class State:
         elif file.exists():
             file.unlink()
             sync_directory(self.directory)
+
+    def cordon(self) -> Cordon:
+        """Return the cordon of this node; an open one if none was written. Raises Unreadable."""
+        return _parsed(Cordon, self._cordon) or Cordon()
+
+    def write_cordon(self, cordon: Cordon) -> None:
+        """Replace the cordon of this node. Versions without cordons ignore the file."""
+        if cordon != Cordon():
+            make_directory(self.directory)
+            replace_file(self._cordon, wire.dump(Cordon, cordon))
+        elif self._cordon.exists():
+            self._cordon.unlink()
+            sync_directory(self.directory)
+
+    @property
+    def _cordon(self) -> Path:
+        return self.directory / "cordon.json"
 
     @property
     def _membership(self) -> Path:
