@@ -1,0 +1,59 @@
+"""The cordon of a guard: on its disk, in its reports, and refused while a swap may still start an engine there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sparkops.errors import Busy
+from sparkops.guard.durable import Unreadable
+from sparkops.guard.node_cordon import NodeCordon
+from sparkops.guard.state import State
+from sparkops.guard_client.cordon import Cordon, Displaced
+from sparkops.names import Slot
+from sparkops.swap import values, wire
+from sparkops.swap.model import Deployment, RankSpec, Replica
+
+DEPLOYED = Deployment("q-2", Slot.GREEN, (Replica((RankSpec("n1", "q-2-r0", 4.0, "{}"),)),))
+CLOSED = Cordon("new driver, by ann@laptop")
+TAKEN = CLOSED.taken("chat", Displaced(DEPLOYED, stopped=True))
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return State(tmp_path)
+
+
+def test_a_cordon_outlasts_the_guard_and_leaves_nothing_behind(state: State) -> None:
+    NodeCordon(state).replace(Cordon(), TAKEN)
+
+    restarted = NodeCordon(State(state.directory))
+
+    assert (restarted.read(), restarted.text) == (TAKEN, "cordon (new driver, by ann@laptop)")
+    restarted.replace(TAKEN, Cordon())
+    assert [*state.directory.iterdir()] == []
+
+
+def test_of_two_clients_one_changes_the_cordon(state: State) -> None:
+    cordon = NodeCordon(state)
+    cordon.replace(Cordon(), CLOSED)
+
+    with pytest.raises(Busy, match="changed by another client"):
+        cordon.replace(Cordon(), TAKEN)
+    cordon.replace(Cordon(), CLOSED)  # the first request again: its reply was lost
+    assert cordon.read() == CLOSED
+
+
+def test_a_cordon_that_cannot_be_read_counts_as_one(state: State) -> None:
+    (state.directory / "cordon.json").write_text("{")
+    cordon = NodeCordon(state)
+
+    assert cordon.text.startswith("cordon, which cannot be read: ")
+    with pytest.raises(Unreadable):
+        cordon.read()
+
+
+def test_a_client_reads_the_cordon_as_the_guard_wrote_it() -> None:
+    assert values.parse(Cordon, json.loads(wire.dump(Cordon, TAKEN))) == TAKEN
