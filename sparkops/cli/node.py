@@ -99,7 +99,7 @@ def return_(
 
     Undoes cordon and drain. Refused while doctor finds a problem on the node or its links. Each service that a drain
     has taken goes back to its nodes, with the checks of a deploy; what was deployed since then stays where it is. If
-    one fails its checks there, the node is cordoned again.
+    one fails its checks there, or is slower than at its earlier starts on the node, the node is cordoned again.
 
     Exit code 5 if refused and nothing changed, 1 if a service did not return, else as for deploy.
 

@@ -46,8 +46,6 @@ class Follower:
     engines: Engines = field(init=False)
     leases: Leases = field(default_factory=Leases, init=False)
     """Shared work on this node, such as builds. Meanwhile no engine starts to load here."""
-    cordon: NodeCordon = field(init=False)
-    """While it has a reason no new release starts here. What serves is restarted as ever, until a drain takes it."""
     _by_name: dict[str, LocalService] = field(default_factory=dict, init=False)
     _reader: ContainerReader = field(init=False)
     _marked_s: float = field(default=-math.inf, init=False)
@@ -57,7 +55,7 @@ class Follower:
     def __post_init__(self) -> None:
         self.engines = Engines(self.node, self.state.secret, self.log)
         self.jobs = Jobs(self.state, self.node, self.engines, self.log)
-        self.cordon = NodeCordon(self.state)
+        self.jobs.alone = self._is_alone
         self._reader = ContainerReader(self.node, self.log)
 
     def handle(self, name: str, order: Order | None) -> Report:
@@ -170,6 +168,15 @@ class Follower:
         """Note that this guard is about to kill a container, so that the exit is not taken for an operator's stop."""
         start = self._by_name[name].start(container)
         start.run.killed = start.problem = why
+
+    @property
+    def cordon(self) -> NodeCordon:
+        """The node's cordon. While it has a reason no new release starts here; what serves is restarted as before."""
+        return self.jobs.cordon
+
+    def _is_alone(self, container: str) -> bool:
+        others = [*self._reader.containers.values(), *self._reader.unread.values()]
+        return not any(other.running and other.name != container for other in others)
 
     def _note_expendable(self) -> None:
         self._expendable = tuple(

@@ -57,3 +57,15 @@ def test_a_cordon_that_cannot_be_read_counts_as_one(state: State) -> None:
 
 def test_a_client_reads_the_cordon_as_the_guard_wrote_it() -> None:
     assert values.parse(Cordon, json.loads(wire.dump(Cordon, TAKEN))) == TAKEN
+
+
+def test_the_last_speeds_of_the_last_releases_are_kept(state: State) -> None:
+    for number in range(12):
+        state.note_speed("chat", "q-1", float(number))
+    for number in range(2, 11):
+        state.note_speed("chat", f"q-{number}", 1.0)
+
+    assert state.speeds("chat", "q-10") == (1.0,)
+    assert state.speeds("chat", "q-1") == (), "of ten releases, the oldest is dropped"
+    state.note_speed("chat", "q-10", 2.0)
+    assert (state.speeds("chat", "q-2"), state.speeds("chat", "q-10")) == ((1.0,), (1.0, 2.0))
