@@ -9,12 +9,16 @@ import pytest
 
 from sparkops.errors import Busy
 from sparkops.guard.durable import Unreadable
+from sparkops.guard.follower import Follower
 from sparkops.guard.node_cordon import NodeCordon
 from sparkops.guard.state import State
 from sparkops.guard_client.cordon import Cordon, Displaced
 from sparkops.names import Slot
+from sparkops.nodes.local import LocalNode
 from sparkops.swap import values, wire
-from sparkops.swap.model import Deployment, RankSpec, Replica
+from sparkops.swap.follower import Record
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 
 DEPLOYED = Deployment("q-2", Slot.GREEN, (Replica((RankSpec("n1", "q-2-r0", 4.0, "{}"),)),))
 CLOSED = Cordon("new driver, by ann@laptop")
@@ -69,3 +73,19 @@ def test_the_last_speeds_of_the_last_releases_are_kept(state: State) -> None:
     assert state.speeds("chat", "q-1") == (), "of ten releases, the oldest is dropped"
     state.note_speed("chat", "q-10", 2.0)
     assert (state.speeds("chat", "q-2"), state.speeds("chat", "q-10")) == ((1.0,), (1.0, 2.0))
+
+
+def test_a_cordon_waits_for_a_swap_that_may_still_start_an_engine_on_the_node(state: State) -> None:
+    swapping = Journal("chat", "n2").begun("i1", Mode.FIRST, DEPLOYED, automatic=True)
+    state.write_record("chat", Record(copy=swapping))
+
+    with pytest.raises(Busy, match="the swap of chat to q-2 is in phase 'prepare'") as busy:
+        Follower(state, LocalNode("n1"), print).set_cordon(Cordon(), CLOSED)
+    assert "sparkops follow chat" in busy.value.next_step
+
+    elsewhere = Follower(state, LocalNode("n3"), print)
+    elsewhere.set_cordon(Cordon(), CLOSED)
+    assert elsewhere.cordon.text == CLOSED.text
+    elsewhere.set_cordon(CLOSED, TAKEN)
+    elsewhere.set_cordon(TAKEN, TAKEN.opened())
+    assert state.cordon() == TAKEN.opened()
