@@ -16,7 +16,7 @@ from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan
 from sparkops.deploy.sending import Draft
 from sparkops.errors import Busy, Interrupted, PlanRefused, SparkopsError
-from sparkops.guard_client.cordon import Displaced
+from sparkops.guard_client.cordon import Cordon, Displaced
 from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.service_state import ServiceState
@@ -148,11 +148,11 @@ def run(
     planned.plan.require()
     for draft in planned.drafts.values():
         sending.check(operation, draft)
-    cordoning.change(operation, node, lambda cordon: cordon.closed(reason))
+    cordoning.change(operation, node, partial(Cordon.closed, reason=reason))
     for step in planned.plan.steps:
         if step.changes and step.deployment:
             displaced = Displaced(step.deployment, stopped=step.action is Action.STOP)
-            cordoning.change(operation, node, lambda cordon, s=step.service, d=displaced: cordon.taken(s, d))
+            cordoning.change(operation, node, partial(Cordon.taken, service=step.service, displaced=displaced))
         if accepted := _accepted(operation, leader, step, planned, options):
             follow(step.service, accepted)
     wait_until_empty(operation, leader, node)

@@ -12,7 +12,7 @@ from sparkops.deploy.plan import DeployOptions, Plan, nodes_of
 from sparkops.deploy.sending import Draft
 from sparkops.doctor.run import diagnose
 from sparkops.errors import Busy, PlanRefused, SparkopsError
-from sparkops.guard_client.cordon import Cordon, Displaced
+from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.service_state import ServiceState
@@ -93,10 +93,10 @@ def run(operation: Operation, leader: Leader, planned: Planned, follow: Follow) 
             raise
         except SparkopsError as error:
             held = f"{reason or 'return'}; {step.service} did not return: {str(error).splitlines()[0]}"
-            cordoning.change(operation, node, lambda cordon, held=held: cordon.closed(held))
+            cordoning.change(operation, node, partial(Cordon.closed, reason=held))
             error.add_note(f"{node} is cordoned again; {step.service} stays where it is")
             raise
-        cordoning.change(operation, node, lambda cordon, service=step.service: cordon.restored(service))
+        cordoning.change(operation, node, partial(Cordon.restored, service=step.service))
 
 
 def _accepted(operation: Operation, leader: Leader, step: Step, planned: Planned) -> Accepted | None:
@@ -109,13 +109,3 @@ def _accepted(operation: Operation, leader: Leader, step: Step, planned: Planned
             return operation.until_free(partial(intents.in_progress, leader, step.service, operation.report))
         case _:
             return None
-
-
-def displaced_lines(cordon: Cordon) -> list[str]:
-    """Return a line for each service that a drain has taken."""
-    return [f"{service}: {_way(displaced)}" for service, displaced in cordon.displaced.items()]
-
-
-def _way(displaced: Displaced) -> str:
-    where = " and ".join(nodes_of(displaced.deployment))
-    return f"{displaced.deployment.release} served on {where}" + (", stopped" if displaced.stopped else ", moved")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from sparkops.guard_client.service_state import ServiceState
 from sparkops.maintenance.plan import Action, after, home, lifted, on_node, remaining, strangers
 from sparkops.names import Slot
 from sparkops.nodes.host import GpuMemory
-from sparkops.swap.model import Phase
+from sparkops.swap.model import Deployment, Phase
 from tests.deploy.states import deployed, reported, serving, swapping, target
 from tests.deploy.swaps import NEW, on, plan, runs
 
@@ -77,7 +78,7 @@ def test_an_engine_that_no_journal_has_is_a_stranger() -> None:
 def test_a_return_brings_back_only_what_the_drain_took_and_nobody_changed_since() -> None:
     here, there = deployed(), deployed(node="n2")
 
-    def action(active: object, displaced: Displaced, **changes: object) -> Action:
+    def action(active: Deployment | None, displaced: Displaced, **changes: Any) -> Action:
         return home(serving(active=active, **changes), displaced).action
 
     assert action(there, Displaced(here)) is Action.MOVE

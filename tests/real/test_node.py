@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def places(service: Service) -> set[str]:
     return {container.node for container in service.running()}
 
 
-def cordon(service: Service, node: str) -> str | None:
+def cordon(service: Service, node: str) -> Any:
     """Why nothing starts on a node, as any client sees it."""
     rows = service.cli("status", "--json").json["nodes"]
     return next(row["cordon"] for row in rows if row["name"] == node)

@@ -20,7 +20,7 @@ def entry(pieces: int, span_s: float, *, check: str = "streaming", ok: bool = Tr
     parts = [(at_s, f"data: {json.dumps(event)}\n\n") for at_s, event in [*lines, (1.0 + span_s, usage)]]
     parts += [(1.0 + span_s, "data: [DONE]\n\n")] if done else []
     reply = Reply(200, took_s=1.0 + span_s, parts=tuple(parts))
-    return Entry(check, 1, 0.0, Request("POST", "/v1/chat/completions", {}), reply, ok)
+    return Entry(check, 1, 0.0, Request("/v1/chat/completions"), reply, ok)
 
 
 def report(*entries: Entry) -> SmokeReport:
