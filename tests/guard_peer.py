@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from sparkops.guard_client.cordon import Cordon
 from sparkops.swap import wire
 from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
@@ -61,12 +62,24 @@ class Peer:
             "peers": lambda _: None,
             "lead": self._lead,
             "lease": lambda _: None,
+            "cordon": lambda _: json.loads(wire.dump(Cordon, self.cordon())),
+            "set_cordon": self._set_cordon,
             "terms": lambda _: self._terms(),
             "copies": lambda _: json.loads((self.directory / "copies").read_text()),
         }
         if request["op"] == self.phase("unknown"):
             return json.dumps({"error": "the guard does not understand it", "next_step": "", "exit_code": 1}) + "\n"
         return json.dumps({"ok": ops[request.pop("op")](request)}) + "\n"
+
+    def cordon(self, node: str = "") -> Cordon:
+        """The cordon of this node, or of another one, whose peer is beside this one."""
+        file = (self.directory.parent / f"{node}.peer" if node else self.directory) / "cordon.json"
+        return wire.load(Cordon, file.read_bytes()) if file.exists() else Cordon()
+
+    def _set_cordon(self, request: dict[str, Any]) -> None:
+        was, to = (wire.load_value(Cordon, request[word]) for word in ("was", "to"))
+        assert self.cordon() == was
+        self._replace("cordon.json", wire.dump(Cordon, to))
 
     def requests(self, op: str) -> list[dict[str, Any]]:
         """The requests of one kind so far."""
@@ -114,7 +127,9 @@ class Peer:
         for node in self.nodes:
             ranks = [rank for item in journal.deployments for rank in item.on(node)]
             engines = tuple(EngineReport(rank.container, EngineState.HEALTHY) for rank in ranks)
-            reports[node] = Report(node, "b", journal.term, journal.revision, journal.revision, engines)
+            reports[node] = Report(
+                node, "b", journal.term, journal.revision, journal.revision, engines, lease=self.cordon(node).text
+            )
         serving = traffic(journal)
         slots = {item.slot: item.release for item in journal.deployments}
         view = GatewayView(serving.slot if serving else None, slots, dict.fromkeys(slots, answer))

@@ -23,10 +23,11 @@ MODEL_VERBS = ("models pull", "models copy", "models verify", "models prepare")
 SERVICE_VERBS = (
     *("recipes", "promote", "rollback", "cancel", "stop", "follow", "logs", "history", "probe", "hold", "unhold"),
 )
+NODE_VERBS = ("node cordon", "node drain", "node return")
 TAKES: Mapping[str, str] = {
     **dict.fromkeys((*RECIPE_VERBS, *MODEL_VERBS), "recipe"),
     **dict.fromkeys(SERVICE_VERBS, "service"),
-    **dict.fromkeys(("trust", "gateway rebuild", "uninstall"), "node"),
+    **dict.fromkeys(("trust", "gateway rebuild", "uninstall", *NODE_VERBS), "node"),
 }
 """Kinds of arguments by verb."""
 SEVERAL = {"render", "trust"}
@@ -37,7 +38,7 @@ OPTIONS = {
     "--client": "client",
 }
 """Kinds of values by option."""
-FAMILIES = {"models", "images", "gateway"}
+FAMILIES = {"models", "images", "gateway", "node"}
 INVENTORY = ("--inventory", "-i")
 SERVICE = re.compile(r"""^service:[ \t]*["']?([\w.-]+)""", re.MULTILINE)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")

@@ -100,6 +100,7 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
     },
     "Maintain": {
         "gateway": Verb("gateway", "family", "Manage the gateway"),
+        "node": Verb("node", "family", "Take a node out of service, and back"),
         "hold": Verb("swap", "hold", "Block changes to a service"),
         "unhold": Verb("swap", "unhold", "Remove a hold"),
         "prune": Verb("prune", "prune", "Remove unused containers, images and caches"),

@@ -8,6 +8,7 @@ from sparkops.deploy.preconditions import Observed
 from sparkops.docker.facts import Container, parse_container
 from sparkops.engines import ENGINES
 from sparkops.errors import NodeError, SparkopsError
+from sparkops.guard_client import leases
 from sparkops.network import preflight
 from sparkops.network.facts import fabric_query
 from sparkops.nodes import host
@@ -42,6 +43,7 @@ def _observe(member: Member, release: Release) -> Observed:
         containers=containers(member),
         image=image["Id"] if image else None,
         installed=installed(image["Config"].get("Labels") or {}) if image else "",
+        cordon=leases.cordon_of(member).reason,
     )
     if release.recipe.serve.tensor_parallel > 1:
         observed = _with_fabric(member, observed)

@@ -29,7 +29,7 @@ class Observed:
 
     `weights` and `draft`: the checkpoints in the directories of the model and its draft; `weights_error`: why they are
     unknown. `fabric`: its network, read for a replica on several nodes; `fabric_unknown`: why not. `installed`: torch
-    and packages as the gate noted them.
+    and packages as the gate noted them. `cordon`: why nothing new starts there; empty for an open node.
     """
 
     config: NodeConfig
@@ -42,6 +42,7 @@ class Observed:
     fabric: NodeFabric | None = None
     fabric_unknown: str = ""
     installed: str = ""
+    cordon: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator
     recipe = rank.release.recipe
     if own(rank, node):
         return
+    if node.cordon:
+        yield PlanRefused(f"{rank.node}: cordoned: {node.cordon}", next_step=f"sparkops node return {rank.node}")
     yield from unsuitable(rank, node)
     if not provided:
         yield from _missing(rank, node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from sparkops.deploy.deployment import deployment, new_id, release_of, token_ran
 from sparkops.deploy.intents import sent
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan, nodes_of, plan
-from sparkops.deploy.preconditions import current
+from sparkops.deploy.preconditions import Observed, current
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.guard_client import engine_spec, service_state
 from sparkops.guard_client.following import Accepted
@@ -48,10 +49,20 @@ class Draft:
         return preview.preview(self.state, self.intent)
 
 
-def draft(operation: Operation, release: Release, options: DeployOptions, state: ServiceState) -> Draft:
+Foreseen = Callable[[dict[str, Observed]], dict[str, Observed]]
+"""The nodes as they will be when the deploy begins, from what they are now."""
+
+
+def draft(
+    operation: Operation,
+    release: Release,
+    options: DeployOptions,
+    state: ServiceState,
+    foreseen: Foreseen = lambda observed: observed,
+) -> Draft:
     """Plan the deploy of a release on the journal of `state`. Raises PlanRefused, Busy and errors of nodes."""
     connected = operation.connected
-    chosen = _closed(operation, _plan(operation, release, options, state))
+    chosen = _closed(operation, _plan(operation, release, options, state, foreseen))
     addresses = {rank.node: connected.fleet.engine_address(rank.node) for rank in chosen.ranks}
     token, gap = secrets.token_hex(32), chosen.current.gap
     digest = engine_spec.token_digest(token.encode())
@@ -60,10 +71,16 @@ def draft(operation: Operation, release: Release, options: DeployOptions, state:
     return Draft(chosen, state, intent, token)
 
 
-def _plan(operation: Operation, release: Release, options: DeployOptions, state: ServiceState) -> Plan:
+def _plan(
+    operation: Operation,
+    release: Release,
+    options: DeployOptions,
+    state: ServiceState,
+    foreseen: Foreseen = lambda observed: observed,
+) -> Plan:
     """Return the plan of a deploy from what the nodes report. Raises PlanRefused, Busy and errors of nodes."""
     replaced = current(state)
-    observed = observe.before_deploy(operation.connected, release)
+    observed = foreseen(observe.before_deploy(operation.connected, release))
     if replaced.blue:  # in another mode too: a later rollback may start this release in place
         replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.blue)[0]))
     return plan(release, observed, replaced, options, operation.connected.fleet.fabric)
@@ -146,13 +163,13 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
             return None
         planned = draft(operation, release, options, state)
         preview.accepted(state, planned.intent)
-        _check(operation, planned)
+        check(operation, planned)
         return planned
 
     return operation.until_free(attempt)
 
 
-def _check(operation: Operation, draft: Draft) -> None:
+def check(operation: Operation, draft: Draft) -> None:
     """Try what only the nodes can show: the network of a pair, and the memory of an in-place swap."""
     node_checks.require_network(operation.connected, draft.plan, operation.report)
     if draft.plan.mode is Mode.IN_PLACE:
@@ -181,7 +198,7 @@ def _deploy(
         return None
     current_draft = planned if planned and planned.holds(state) else draft(operation, release, options, state)
     if planned is None or current_draft.intent.target != planned.intent.target:
-        _check(operation, current_draft)
+        check(operation, current_draft)
     _give_token(operation, release.service, current_draft)
     return sent(leader, state, current_draft.intent)
 

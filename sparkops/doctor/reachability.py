@@ -9,6 +9,7 @@ from sparkops.doctor.node_facts import NodeFacts, warning
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.network.finding import Finding
 from sparkops.status.drift import NEEDS_PERSON
+from sparkops.status.node_row import NodeRow
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift
 from sparkops.watch.finding import EngineFinding
@@ -40,6 +41,14 @@ def watched(found: Sequence[EngineFinding]) -> Iterator[Finding]:
     for finding in found:
         problem = f"{finding.container}: {finding.detail}"
         yield warning(finding.code, finding.node, problem, finding.next_step)
+
+
+def cordoned(nodes: Sequence[NodeRow]) -> Iterator[Finding]:
+    """Yield the nodes on which nothing new starts, and those to which services have not returned."""
+    for node in nodes:
+        taken = f"{', '.join(node.displaced)} not returned" if node.displaced else ""
+        if problem := "; ".join(filter(None, (node.cordon and f"cordoned: {node.cordon}", taken))):
+            yield warning("CORDONED", node.name, problem, f"sparkops node return {node.name}")
 
 
 def _of_node(node: NodeFacts, report: NodeReport | SparkopsError | None) -> Iterator[Finding]:

@@ -61,6 +61,7 @@ def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | N
     live += reachability.findings(nodes, reports, status.drift)
     live += reachability.unresolved(status.drift)
     live += reachability.watched(status.findings)
+    live += reachability.cordoned(status.nodes)
     live += _closed(status)
     live += login.findings(nodes) if login else ()
     return DoctorResult(rules.diagnose(results, joined, live), status)

@@ -19,7 +19,7 @@ from sparkops.swap.model import RankSpec
 
 def problems(state: State) -> Iterator[str]:
     """Yield why a file, or the spec of an engine in it, cannot be read, with its next step."""
-    reads: list[Callable[[], object]] = [state.membership, state.monitored]
+    reads: list[Callable[[], object]] = [state.membership, state.monitored, state.cordon]
     for service in state.services():
         reads += [partial(read, service) for read in (state.by_hand, partial(_read_engines, state))]
     for read in reads:

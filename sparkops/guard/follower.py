@@ -20,11 +20,13 @@ from sparkops.guard.jobs import Jobs
 from sparkops.guard.leases import Leases
 from sparkops.guard.local_service import LocalService, PromotedRank
 from sparkops.guard.next_task import Moment, load_ahead, next_start, next_task
+from sparkops.guard.node_cordon import NodeCordon
 from sparkops.guard.notes import Note, last_restart_s
 from sparkops.guard.state import State
 from sparkops.guard.tasks import Job, Measure, Task
+from sparkops.guard_client.cordon import Cordon
 from sparkops.nodes.local import LocalNode
-from sparkops.swap import effects
+from sparkops.swap import effects, orders
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.follower import adopts, report
 from sparkops.swap.model import RankSpec
@@ -53,6 +55,7 @@ class Follower:
     def __post_init__(self) -> None:
         self.engines = Engines(self.node, self.state.secret, self.log)
         self.jobs = Jobs(self.state, self.node, self.engines, self.log)
+        self.jobs.alone = self._is_alone
         self._reader = ContainerReader(self.node, self.log)
 
     def handle(self, name: str, order: Order | None) -> Report:
@@ -69,7 +72,8 @@ class Follower:
                 self._keep(service)
             self._note_expendable()
             self._reader.require_recent()
-            return report(self.node.name, service.order, service.local(self._boot), self.leases.text)
+            work = "; ".join(filter(None, (self.leases.text, self.cordon.text)))
+            return report(self.node.name, service.order, service.local(self._boot), work)
 
     def progress(self, name: str) -> Mapping[str, str]:
         """Return one line for each container of a service that something is in progress for."""
@@ -105,6 +109,19 @@ class Follower:
                         raise Busy(why, next_step=f"`--wait SECONDS` retries; sparkops follow {name}")
             self.leases.add(holder)
         return self.leases.until_end(holder)
+
+    def set_cordon(self, was: Cordon, to: Cordon) -> None:
+        """Replace the cordon of this node. Raises Busy for one while a swap may still start an engine here.
+
+        The leader learns of it with the next report: what it accepts until then waits in its first phase.
+        """
+        with self.jobs.lock:
+            for name in self._services() if to.reason and not was.reason else ():
+                with suppress(Unreadable):  # nothing of such a service starts
+                    journal = self._service(name).journal
+                    if journal and (why := orders.load_ahead(journal, self.node.name)):
+                        raise Busy(why, next_step=f"`--wait SECONDS` retries\nsparkops follow {name}")
+            self.cordon.replace(was, to)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there may be something to do, at most `timeout_s` seconds."""
@@ -151,6 +168,15 @@ class Follower:
         """Note that this guard is about to kill a container, so that the exit is not taken for an operator's stop."""
         start = self._by_name[name].start(container)
         start.run.killed = start.problem = why
+
+    @property
+    def cordon(self) -> NodeCordon:
+        """The node's cordon. While it has a reason no new release starts here; what serves is restarted as before."""
+        return self.jobs.cordon
+
+    def _is_alone(self, container: str) -> bool:
+        others = [*self._reader.containers.values(), *self._reader.unread.values()]
+        return not any(other.running and other.name != container for other in others)
 
     def _note_expendable(self) -> None:
         self._expendable = tuple(

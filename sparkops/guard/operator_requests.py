@@ -13,6 +13,7 @@ from sparkops.guard.earlier_front import EarlierFront
 from sparkops.guard.engines import reason
 from sparkops.guard.leadership import EVENTS_POLL_S, Leadership
 from sparkops.guard.operator_socket import Request
+from sparkops.guard_client.cordon import Cordon
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
@@ -58,6 +59,8 @@ class OperatorRequests:
             "events": self._events,
             "starts": lambda request: state.starts(request["service"]),
             "lease": self._lease,
+            "cordon": lambda _: wire.plain(Cordon, self.leadership.follower.cordon.read()),
+            "set_cordon": self._set_cordon,
         }
 
     def shown(self, service: str) -> dict[str, Any]:
@@ -89,6 +92,10 @@ class OperatorRequests:
     def _lease(self, request: Request) -> AbstractContextManager[None]:
         kinds = {"node": self.leadership.follower.lease, "agents": self._of_agents}
         return kinds[request["kind"]](request["holder"])
+
+    def _set_cordon(self, request: Request) -> None:
+        was, to = (wire.load_value(Cordon, request[word]) for word in ("was", "to"))
+        self.leadership.follower.set_cordon(was, to)
 
     def _of_agents(self, holder: str) -> AbstractContextManager[None]:
         """Refuse every intent while the returned context lasts. Raises Busy while a service changes.

@@ -16,6 +16,7 @@ from sparkops.guard import durable
 from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
 from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
 from sparkops.guard.evidence import Evidence, QuotaExceeded
+from sparkops.guard_client.cordon import Cordon
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
@@ -24,6 +25,8 @@ from sparkops.swap.values import WireError
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 SECRET = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")  # such as ray-RELEASE-SLOT-DIGEST
 SLOT_BYTES = 2**20
+SPEEDS = 9
+"""Decode speeds kept of a release, and releases of a service: older ones may not be typical of the node any more."""
 Value = TypeVar("Value")
 
 
@@ -180,6 +183,23 @@ class State:
         """Return the containers that an operator stopped with Docker. Raises Unreadable."""
         return _parsed(frozenset[str], self._service(service) / "by_hand.json") or frozenset()
 
+    def note_speed(self, service: str, release: str, tok_s: float) -> None:
+        """Add the decode speed of a release that started here alone; the oldest of more than SPEEDS are dropped."""
+        known = self._speeds(service)
+        others = {name: speeds for name, speeds in known.items() if name != release}
+        kept = {**dict([*others.items()][1 - SPEEDS :]), release: (*known.get(release, ()), tok_s)[-SPEEDS:]}
+        file = self._service(service) / "speeds.json"
+        make_directory(file.parent)
+        replace_file(file, wire.dump(Mapping[str, tuple[float, ...]], kept))  # type: ignore[type-abstract]
+
+    def speeds(self, service: str, release: str) -> tuple[float, ...]:
+        """Return the noted decode speeds of a release in tokens per second, oldest first. Raises Unreadable."""
+        return self._speeds(service).get(release, ())
+
+    def _speeds(self, service: str) -> Mapping[str, tuple[float, ...]]:
+        kind = Mapping[str, tuple[float, ...]]
+        return _parsed(kind, self._service(service) / "speeds.json") or {}  # type: ignore[type-abstract]
+
     def membership(self) -> Membership | None:
         """Return the fleet of this guard; None before it has one. Raises Unreadable."""
         return _parsed(Membership, self._membership)
@@ -202,6 +222,23 @@ class State:
         elif file.exists():
             file.unlink()
             sync_directory(self.directory)
+
+    def cordon(self) -> Cordon:
+        """Return the cordon of this node; an open one if none was written. Raises Unreadable."""
+        return _parsed(Cordon, self._cordon) or Cordon()
+
+    def write_cordon(self, cordon: Cordon) -> None:
+        """Replace the cordon of this node. Versions without cordons ignore the file."""
+        if cordon != Cordon():
+            make_directory(self.directory)
+            replace_file(self._cordon, wire.dump(Cordon, cordon))
+        elif self._cordon.exists():
+            self._cordon.unlink()
+            sync_directory(self.directory)
+
+    @property
+    def _cordon(self) -> Path:
+        return self.directory / "cordon.json"
 
     @property
     def _membership(self) -> Path:

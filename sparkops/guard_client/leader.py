@@ -12,13 +12,14 @@ from typing import Any
 from sparkops.errors import Busy, ConnectionLost, PlanRefused
 from sparkops.guard_client import service_state
 from sparkops.guard_client.commands import CONTAINER, RELAY
+from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.replies import refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Member
 from sparkops.nodes.node import Node
 from sparkops.nodes.streams import KEEP, LineStream
 from sparkops.nodes.waiting import retry_start
-from sparkops.swap import wire
+from sparkops.swap import values, wire
 from sparkops.swap.intents import Intent
 from sparkops.swap.journal import Journal
 
@@ -151,6 +152,14 @@ class GuardConnection:
     def lease(self, kind: str, holder: str) -> None:
         """Take or renew a lease, until this stream ends. Raises Busy while other work blocks it."""
         self.request("lease", kind=kind, holder=holder)
+
+    def cordon(self) -> Cordon:
+        """Return the cordon of the guard's node. Raises WireError where a newer version wrote it."""
+        return values.parse(Cordon, self.request("cordon"))
+
+    def set_cordon(self, was: Cordon, to: Cordon) -> None:
+        """Replace the cordon of the guard's node. Raises Busy while a swap loads there, or if it is not `was`."""
+        self.request("set_cordon", was=wire.plain(Cordon, was), to=wire.plain(Cordon, to))
 
     def events(self, service: str, since: int = 0, wait_s: float = 0.0) -> list[dict[str, Any]]:
         """Return the events after number `since`; without any, wait for one up to `wait_s` seconds."""

@@ -1,4 +1,7 @@
-"""Leases of guards, held while this process works: shared work on a node, and changes of gateway and guards."""
+"""Leases of guards, held while this process works: shared work on a node, and changes of gateway and guards.
+
+The cordon of a node outlasts the process: its guard keeps it until an operator ends it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from sparkops.errors import Busy, NodeError, SparkopsError
 from sparkops.guard_client.commands import CONTAINER
+from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import GuardConnection, connect_guard
 from sparkops.guard_client.service_state import ways_out
 from sparkops.nodes.connected import Member
@@ -69,6 +73,19 @@ def _taken(opened: GuardConnection, kind: str, holder: str) -> bool:
             problem = f"{opened.node.name}: a swap of {service} to {swap.target.release} is in phase '{swap.phase}'"
             raise Busy(problem, next_step="\n".join(ways_out(service)))
     return False
+
+
+def cordon_of(member: Member) -> Cordon:
+    """Return the cordon of a node; an open one without a guard that runs, or where its version has no cordons."""
+    if not guarded(member):
+        return Cordon()
+    with connect_guard(member) as opened:
+        try:
+            return opened.cordon()
+        except NodeError as error:
+            if NOT_UNDERSTOOD not in error.problem:
+                raise
+            return Cordon()
 
 
 def guarded(member: Member) -> bool:

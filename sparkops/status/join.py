@@ -71,7 +71,16 @@ def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
         for gpu in report.gpus
     ]
     disk = _rounded(host.disk_free_gib, 1)
-    return NodeRow(name=name, reachable=True, error=None, memory=memory, disk_free_gib=disk, gpus=gpus)
+    return NodeRow(
+        name=name,
+        reachable=True,
+        error=None,
+        memory=memory,
+        disk_free_gib=disk,
+        gpus=gpus,
+        cordon=report.cordon.reason or None,
+        displaced=sorted(report.cordon.displaced),
+    )
 
 
 def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.ServiceRow:

@@ -51,3 +51,7 @@ class NodeRow:
     """Free disk for images and containers, in GiB; null if unknown."""
     gpus: list[Gpu] = field(default_factory=list)
     """Its GPUs; empty without `--gpu`, and on nodes without nvidia-smi."""
+    cordon: str | None = None
+    """Why nothing new starts on it, and by whom; null for an open node."""
+    displaced: list[str] = field(default_factory=list)
+    """Services that a drain has moved or stopped, until `sparkops node return` has brought them back."""

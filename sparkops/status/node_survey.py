@@ -204,9 +204,9 @@ def query_guard(argv: Sequence[str], count: int) -> Facts:
 
 
 def replies(question: Callable[[str], str], count: int) -> Facts:
-    """Return the lines with which a guard replies: its services, state and last events of each, and its findings.
+    """Return the lines with which a guard replies: its services, state and last events of each, findings and cordon.
 
-    A guard of an earlier version replies an error to the last of them.
+    A guard of an earlier version replies an error to the last ones of them.
     """
 
     def reply(**request: object) -> str:
@@ -217,7 +217,8 @@ def replies(question: Callable[[str], str], count: int) -> Facts:
     states = {name: reply(op="state", service=name) for name in names}
     since = {name: last(state) - count for name, state in states.items()}
     events = {name: reply(op="events", service=name, since=since[name], wait_s=0) for name in names}
-    return {"services": services, "states": states, "events": events, "findings": reply(op="findings"), "errors": ""}
+    own = {"findings": reply(op="findings"), "cordon": reply(op="cordon")}
+    return {"services": services, "states": states, "events": events, **own, "errors": ""}
 
 
 def last(state: str) -> int:

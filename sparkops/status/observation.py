@@ -9,6 +9,7 @@ from sparkops.docker.facts import Container
 from sparkops.engines.load import UNKNOWN, Load, Rates
 from sparkops.errors import SparkopsError
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts
+from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.host import GpuState, HostFacts
 from sparkops.status.picture import Health
@@ -48,6 +49,7 @@ class NodeReport:
     gpus: tuple[GpuState, ...] = ()
     findings: tuple[EngineFinding, ...] = ()
     """What its guard has found in the engines of the node."""
+    cordon: Cordon = field(default_factory=Cordon)
     guard_error: SparkopsError | None = None
     """Why the services that its guard leads are unknown: NotReady for a guard that is stopped."""
 

@@ -15,12 +15,14 @@ from sparkops.engines.load import UNKNOWN, Load, Rates
 from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
 from sparkops.guard_client import replies, service_state
+from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.replies import refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.status.commands import EVENTS
 from sparkops.status.observation import NodeReport, RankReport
 from sparkops.status.picture import Health
+from sparkops.swap import values
 from sparkops.watch.finding import EngineFinding, read_findings
 
 REPLY_LIMIT = 4 * 2**20
@@ -71,6 +73,7 @@ def _read(node: str, text: str) -> NodeReport:
         states=states,
         events=events,
         findings=_findings(node, survey["guard"]),
+        cordon=_cordon(survey["guard"]),
         guard_error=guard_error,
     )
 
@@ -161,6 +164,13 @@ def _findings(node: str, guard: Facts) -> tuple[EngineFinding, ...]:
     line = guard.get("findings", "")
     reply = json.loads(line) if line.startswith("{") and not unfit("findings", line, REPLY_LIMIT) else {}
     return tuple(read_findings(node, reply.get("ok")))
+
+
+def _cordon(guard: Facts) -> Cordon:
+    """Return the cordon of the node; an open one where its guard cannot be read, or is of an earlier version."""
+    line = guard.get("cordon", "")
+    reply = json.loads(line) if line.startswith("{") and not unfit("cordon", line, REPLY_LIMIT) else {}
+    return values.parse(Cordon, reply["ok"]) if "ok" in reply else Cordon()
 
 
 def _reply(node: str, op: str, line: str, errors: str) -> Any:

@@ -20,7 +20,7 @@ Place = tuple[str, str] | None
 BAD, BUSY, GOOD, FAINT, STRONG = "red", "yellow", "green", "bright_black", "bold"
 COLORS = {
     **dict.fromkeys(("healthy", "up", "ok", "reachable"), GOOD),
-    **dict.fromkeys(("starting", "degraded", "stopping"), BUSY),
+    **dict.fromkeys(("starting", "degraded", "stopping", "cordoned"), BUSY),
     **dict.fromkeys(("failed", "failing", "down", "unreachable"), BAD),
     **dict.fromkeys(("stopped", "absent", "none", "unknown"), FAINT),
 }
@@ -47,6 +47,8 @@ def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
     for node in status.nodes:
         for number, gpu in enumerate(node.gpus):
             yield from _gpu(f"{node.name}: GPU {number}", gpu, width)
+    for node in status.nodes:
+        yield from _cordon(node, width)
     yield from _unread(status.nodes, width)
     if status.gateway:
         yield from _cut([_gateway(status.gateway)], width)
@@ -92,11 +94,19 @@ def age(seconds: float | None) -> str:
 
 
 def _node(node: NodeRow) -> Sequence[str | Cell]:
-    state = "reachable" if node.reachable else "unreachable"
+    state = "unreachable" if not node.reachable else "cordoned" if node.cordon else "reachable"
     memory = node.memory
     free = f"{memory.available_gib:.1f} of {memory.total_gib:.1f} GiB" if memory else "-"
     disk = "-" if node.disk_free_gib is None else f"{node.disk_free_gib:.1f} GiB"
     return node.name, (state, COLORS[state]), free, disk
+
+
+def _cordon(node: NodeRow, width: int) -> Iterator[Line]:
+    """Yield why nothing new starts on a node, and what a drain has taken from it."""
+    parts = [f"cordoned: {node.cordon}"] if node.cordon else []
+    parts += [f"taken from it: {', '.join(node.displaced)}"] if node.displaced else []
+    if parts:
+        yield from _folded(f"{node.name}: {'; '.join(parts)}; next: sparkops node return {node.name}", "", BUSY, width)
 
 
 def _gpu(title: str, gpu: Gpu, width: int) -> Iterator[Line]:

@@ -58,7 +58,7 @@ class Report:
     armed: str = ""
     """The container that the boot record of this service names."""
     lease: str = ""
-    """Work on this node, such as a build, during which no engine starts to load there; empty without any."""
+    """What a new release must wait for on this node: work, such as a build, or its cordon; empty for nothing."""
 
     def engine(self, container: str) -> EngineReport:
         """Return the report on one container."""

@@ -12,6 +12,7 @@ from sparkops.doctor.node_facts import NodeFacts
 from sparkops.errors import ConnectionLost, NotReady
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.network.finding import Severity
+from sparkops.status.node_row import NodeRow
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift
 from sparkops.watch.finding import EngineFinding
@@ -110,4 +111,16 @@ def test_what_the_watch_has_found_is_a_warning_with_the_step_of_status() -> None
     [finding] = reachability.watched([found])
 
     expected = ("STALLED", "a", "chat-blue-r0: no engine step for 310 s", "sparkops history chat", Severity.WARNING)
+    assert (finding.code, finding.node, finding.problem, finding.next_step, finding.severity) == expected
+
+
+def test_a_cordon_and_services_that_have_not_returned_are_warnings() -> None:
+    rows = [
+        NodeRow(name="a", reachable=True, error=None, memory=None, cordon="fan, by ann", displaced=["chat"]),
+        NodeRow(name="b", reachable=True, error=None, memory=None),
+    ]
+
+    [finding] = reachability.cordoned(rows)
+
+    expected = ("CORDONED", "a", "cordoned: fan, by ann; chat not returned", "sparkops node return a", Severity.WARNING)
     assert (finding.code, finding.node, finding.problem, finding.next_step, finding.severity) == expected

@@ -14,13 +14,16 @@ import pytest
 from sparkops.config import inventory
 from sparkops.engines.load import Load
 from sparkops.guard.node_report import IDLE_S, REQUESTED_S, Sampler, serve_reports
+from sparkops.guard_client.cordon import Cordon, Displaced
 from sparkops.nodes.local import LocalNode
 from sparkops.status.join import join
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Health
 from sparkops.status.read import Reader
 from sparkops.status.survey import read, reported
+from sparkops.swap import wire
 from sparkops.swap.journal import Journal
+from tests.deploy.states import deployed
 from tests.docker_socket import DockerSocket, docker_socket
 from tests.fleet_unit.machine import inspect
 from tests.guard_peer import Peer
@@ -235,6 +238,24 @@ def test_a_report_without_a_word_on_findings_is_read(node: Node) -> None:
     del report["guard"]["findings"]
 
     assert read("n1", json.dumps(report)).findings == ()
+
+
+def test_a_report_has_the_cordon_of_the_node_and_status_shows_it(node: Node) -> None:
+    kept = Cordon("new driver, by ann@laptop").taken("chat", Displaced(deployed()))
+    node.sampler.verbs = {**node.sampler.verbs, "cordon": lambda _: wire.plain(Cordon, kept)}
+
+    (row,) = join(["n1"], {"n1": node.report()}).nodes
+
+    assert (row.cordon, row.displaced) == ("new driver, by ann@laptop", ["chat"])
+
+
+def test_a_node_whose_guard_knows_no_cordons_or_says_nothing_of_one_is_open(node: Node) -> None:
+    report = node.sampler.report()
+    assert "does not understand" in json.loads(report["guard"]["cordon"])["error"]
+    assert node.report().cordon == Cordon()
+    del report["guard"]["cordon"]
+
+    assert read("n1", json.dumps(report)).cordon == Cordon()
 
 
 def test_the_figures_of_an_engine_that_stopped_showing_them_are_unknown(node: Node) -> None:

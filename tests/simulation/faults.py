@@ -70,6 +70,8 @@ def _node(world: World, machine: Machine) -> Iterator[Transition]:
     )
     if not machine.leased and grants(machine):
         yield f"a lease on {machine.name}", world.with_machine(one_machine(replace(machine, leased=True)))
+    if not (machine.cordoned or (machine.journal and load_ahead(machine.journal, machine.name))):
+        yield f"a cordon on {machine.name}", world.with_machine(one_machine(replace(machine, cordoned=True)))
     if machine.late is not None and machine.late != machine.order:
         yield f"a late order to {machine.name}", deliver(world, machine, machine.late)
 
@@ -117,6 +119,8 @@ def _freed(machine: Machine) -> Iterator[tuple[str, Machine]]:
         yield f"Docker on {machine.name} starts again", one_machine(replace(machine, refusing=False))
     if machine.leased:
         yield f"the lease on {machine.name} ends", one_machine(replace(machine, leased=False))
+    if machine.cordoned:
+        yield f"the cordon on {machine.name} ends", one_machine(replace(machine, cordoned=False))
 
 
 def _paths(world: World) -> Iterator[Transition]:

@@ -100,6 +100,9 @@ def _ending(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     running = {(machine.name, engine.container) for machine, engine in alive}
     if before.phase is Phase.PREPARE and _places(before.target) - exists:
         yield "12: the old release loses its traffic before every container of the new one exists"
+    for place in _places(before.target) - running if before.phase is Phase.PREPARE else ():
+        if world.machine(place[0]).cordoned:
+            yield f"20: {before.target.release} may start on {place[0]}, which is cordoned"
     if before.phase is Phase.FREE and before.source and _places(before.source) & running - _restarted(world, leader):
         yield "12: the old release runs, and the new one may start"
     if before.phase is Phase.FREE and before.source and world.gateway.active is before.source.slot:

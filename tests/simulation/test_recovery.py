@@ -12,7 +12,7 @@ from sparkops.swap.effects import CutRequests, WriteJournal
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record, reconcile
 from sparkops.swap.intents import Deploy
-from sparkops.swap.journal import HOUR_S, PAUSES_S, RESTARTS, Journal
+from sparkops.swap.journal import HOUR_S, PAUSES_S, RESTARTS, Journal, present
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase
 from tests.simulation.scenarios import AGAIN, MODES, deploying, deployment, gateway_view, serving
@@ -96,6 +96,20 @@ def test_a_lease_that_does_not_end_is_the_reason_why_a_swap_is_given_up() -> Non
     assert isinstance(effect, WriteJournal)
     assert effect.journal.swap is None
     assert effect.journal.outcomes[-1].why == "n2: no engine loads during the work"
+
+
+def test_nothing_new_starts_on_a_cordoned_node_and_what_serves_there_is_restarted() -> None:
+    story = Story.of("across")
+    node = next(present(story.journal.swap).target.ranks).node
+    story.fault(f"a cordon on {node}")
+    while (transition := story.step()) and story.world.machine(node).cordoned:
+        assert story.running == ["a-r0"]
+    assert transition, "the swap waits for the end of the cordon"
+
+    story.settle().fault(f"a cordon on {node}").fault("b-r0 is stopped")
+    while "b-r0" not in story.running:
+        assert story.world.machine(node).cordoned
+        assert story.step()
 
 
 def test_a_start_that_docker_refused_is_none_and_is_retried() -> None:

@@ -61,6 +61,8 @@ class Machine:
     """Whether Docker refuses every start: a device is missing."""
     leased: bool = False
     """Whether a build or the like has a lease, during which no engine starts."""
+    cordoned: bool = False
+    """Whether an operator keeps new releases from it. What serves is restarted; the guard's disk keeps the cordon."""
     engines: tuple[Engine, ...] = ()
     record: Record = field(default_factory=Record)
     order: Order | None = None
@@ -143,7 +145,8 @@ def local(machine: Machine) -> Local:
 
 @by_identity
 def reported(machine: Machine) -> Report:
-    return shared(report_of(machine.name, machine.order, local(machine), "work" if machine.leased else ""))
+    work = "work" if machine.leased else "cordon" if machine.cordoned else ""
+    return shared(report_of(machine.name, machine.order, local(machine), work))
 
 
 @by_identity

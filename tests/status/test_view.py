@@ -263,3 +263,17 @@ def test_findings_of_the_watch_come_first_in_a_line_each() -> None:
     since = time.strftime("%H:%M", time.localtime(1000.0))
     text = f"STALLED chat-blue-r0 on spark-1 since {since}: no engine step for 310 s; next: sparkops history chat"
     assert (first, second) == (((text, BAD),), ())
+
+
+def test_a_cordoned_node_is_marked_with_its_reason_and_what_was_taken_from_it() -> None:
+    memory = Memory(total_gib=119.7, available_gib=33.1)
+    closed = NodeRow(name="n1", reachable=True, error=None, memory=memory, cordon="fan, by ann", displaced=["chat"])
+    opened = NodeRow(name="n2", reachable=True, error=None, memory=memory, displaced=["chat", "other"])
+
+    shown = [*lines(Status(nodes=[closed, opened], services=[], drift=[]))]
+
+    assert [(line[1][0].strip(), line[1][1]) for line in shown[1:3]] == [("cordoned", BUSY), ("reachable", GOOD)]
+    assert [line[0] for line in shown[3:5]] == [
+        ("n1: cordoned: fan, by ann; taken from it: chat; next: sparkops node return n1", BUSY),
+        ("n2: taken from it: chat, other; next: sparkops node return n2", BUSY),
+    ]

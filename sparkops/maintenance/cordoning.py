@@ -1,0 +1,44 @@
+"""Read and change the cordon of a node at its guard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sparkops.deploy.operation import Operation
+from sparkops.errors import NodeError, NotReady
+from sparkops.guard_client import leases
+from sparkops.guard_client.cordon import Cordon
+from sparkops.guard_client.leader import connect_guard
+
+
+def read(operation: Operation, node: str) -> Cordon:
+    """Return the cordon of a node. Raises NotReady where no guard keeps one, and errors of nodes."""
+    member = operation.connected.member(node)
+    if not leases.guarded(member):
+        step = "docker start sparkops-guard, on the node; before its first deploy a node needs no cordon"
+        raise NotReady(node, "no guard runs on it, which keeps the cordon", next_step=step)
+    with connect_guard(member) as opened:
+        try:
+            return opened.cordon()
+        except NodeError as error:
+            if leases.NOT_UNDERSTOOD not in error.problem:
+                raise
+            step = "The next deploy replaces it: sparkops deploy RECIPE"
+            raise NotReady(node, "its guard is of an earlier version, without cordons", next_step=step) from None
+
+
+def change(operation: Operation, node: str, make: Callable[[Cordon], Cordon]) -> Cordon:
+    """Change the cordon of a node and return it. Raises Busy while a swap may still start an engine there.
+
+    Raises what `read` raises, too.
+    """
+
+    def attempt() -> Cordon:
+        was = read(operation, node)
+        to = make(was)
+        if to != was:
+            with connect_guard(operation.connected.member(node)) as opened:
+                opened.set_cordon(was, to)
+        return to
+
+    return operation.until_free(attempt)

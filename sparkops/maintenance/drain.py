@@ -1,0 +1,201 @@
+"""Drain a node: close it, and move or stop each service by an ordinary intent, one after the other.
+
+A service is written to the node's cordon before its intent is sent, and what is due is derived from the journals. So a
+drain that was interrupted anywhere is continued by the next one, from any client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sparkops.deploy import intents, observe, sending
+from sparkops.deploy.deployment import release_of
+from sparkops.deploy.operation import Operation
+from sparkops.deploy.plan import DeployOptions, Plan
+from sparkops.deploy.sending import Draft
+from sparkops.errors import Busy, Interrupted, PlanRefused, SparkopsError
+from sparkops.guard_client.cordon import Cordon, Displaced
+from sparkops.guard_client.following import Accepted
+from sparkops.guard_client.leader import Leader
+from sparkops.guard_client.service_state import ServiceState
+from sparkops.maintenance import cordoning
+from sparkops.maintenance.plan import (
+    DRAIN,
+    Action,
+    NodePlan,
+    Step,
+    after,
+    endpoint,
+    on_node,
+    refused_endpoint,
+    remaining,
+    strangers,
+)
+from sparkops.nodes.progress import Event
+from sparkops.nodes.waiting import Waiting
+from sparkops.release import Release
+from sparkops.swap.model import Deployment
+
+POLL_S = 2.0
+END_S = 600.0
+"""Seconds for engines to stop after the time for which they are kept warm, as a phase waits for an unknown state."""
+Follow = Callable[[str, Accepted], None]
+"""Follow an intent of a service to its end. Raises the error of an intent that failed."""
+
+
+@dataclass(frozen=True)
+class DrainOptions:
+    """The operator's options of a drain. `to`: the nodes that services move to; empty: any."""
+
+    to: tuple[str, ...] = ()
+    stop: bool = False
+    """Whether what no other node has room for is stopped."""
+    allow_downtime: bool = False
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and by service the draft of what it deploys."""
+
+    plan: NodePlan
+    drafts: Mapping[str, Draft]
+
+
+def led(leader: Leader) -> list[ServiceState]:
+    """Return the state of every service that the leader leads, and that was not forgotten."""
+    states = (leader.state(service) for service in leader.services())
+    return [state for state in states if state.journal.leader == leader.node.name and not state.journal.forgotten]
+
+
+def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOptions) -> Planned:
+    """Return the plan of a drain. Changes nothing.
+
+    Raises PlanRefused for the gateway's node unless downtime is allowed, Busy, and errors of nodes.
+    """
+    states = led(leader)
+    lost = sorted(state.journal.service for state in states if state.journal.active)
+    at_gateway = operation.node == node
+    if at_gateway and not options.allow_downtime:
+        raise refused_endpoint(node, lost)
+    steps, refused, drafts = list[Step](), dict[str, SparkopsError](), dict[str, Draft]()
+    for state in sorted(states, key=_largest_first):
+        service = state.journal.service
+        ahead = [draft.plan for draft in drafts.values()]
+        try:
+            step = on_node(state, node)
+            if step and step.action is Action.MOVE:
+                step, draft = _moved(operation, state, step, _elsewhere(operation, node, options), ahead)
+                drafts |= {service: draft}
+        except SparkopsError as error:
+            if not options.stop or not isinstance(error, PlanRefused):
+                refused[service] = error
+                continue
+            step = Step(service, Action.STOP, state.journal.active, str(error).splitlines()[0].rstrip(":"))
+        if step:
+            steps.append(step)
+    for container in strangers(states, node, observe.containers(operation.connected.member(node))):
+        problem = f"{container.name} runs on {node}, and no service of the leader has it"
+        refused[container.service] = PlanRefused(problem, next_step=f"docker stop {container.name}, on {node}")
+    notes = [endpoint(node, lost)] if at_gateway else []
+    return Planned(NodePlan(node, DRAIN, steps, refused, notes), drafts)
+
+
+def _largest_first(state: ServiceState) -> tuple[float, str]:
+    """Return the order of services: the largest find room first, and the smaller ones in what is left."""
+    active = state.journal.active
+    return -max((rank.claim_gib for rank in active.ranks), default=0.0) if active else 0.0, state.journal.service
+
+
+def _elsewhere(operation: Operation, node: str, options: DrainOptions) -> DeployOptions:
+    names = options.to or tuple(operation.connected.members)
+    return DeployOptions(tuple(name for name in names if name != node), allow_downtime=options.allow_downtime)
+
+
+def own_release(deployed: Deployment, service: str) -> Release:
+    """Return the release of a deployment. Raises PlanRefused where another version has deployed it."""
+    try:
+        return release_of(deployed)
+    except ValueError:
+        step = f"sparkops deploy RECIPE --node NODE, or: sparkops stop {service}"
+        problem = f"{service}: {deployed.release} was deployed by another version of sparkops"
+        raise PlanRefused(problem, next_step=step) from None
+
+
+def _moved(
+    operation: Operation, state: ServiceState, step: Step, options: DeployOptions, ahead: Sequence[Plan]
+) -> tuple[Step, Draft]:
+    """Return the move of a service, beside the engines that earlier moves start. Raises PlanRefused, Busy."""
+    service = state.journal.service
+    release = own_release(step.deployment, service) if step.deployment else None
+    if release is None or not options.nodes:
+        raise PlanRefused(f"{service}: no other node", next_step="sparkops doctor")
+    own = tuple(name for name in release.recipe.nodes if name in options.nodes)  # the recipe's own, where it has others
+    chosen = replace(options, nodes=own if len(own) >= release.recipe.serve.tensor_parallel else options.nodes)
+    draft = sending.draft(operation, release, chosen, state, lambda observed: after(observed, ahead))
+    return replace(step, plan=draft.plan, effects=draft.effects), draft
+
+
+def run(
+    operation: Operation, leader: Leader, planned: Planned, reason: str, options: DrainOptions, follow: Follow
+) -> None:
+    """Cordon the node and execute the plan. Raises the error of the first step that fails, and Busy.
+
+    What was moved by then stays where it is, and the node stays cordoned: the same command continues.
+    """
+    node = planned.plan.node
+    planned.plan.require()
+    for draft in planned.drafts.values():
+        sending.check(operation, draft)
+    cordoning.change(operation, node, partial(Cordon.closed, reason=reason))
+    for step in planned.plan.steps:
+        if step.changes and step.deployment:
+            displaced = Displaced(step.deployment, stopped=step.action is Action.STOP)
+            cordoning.change(operation, node, partial(Cordon.taken, service=step.service, displaced=displaced))
+        if accepted := _accepted(operation, leader, step, planned, options):
+            follow(step.service, accepted)
+    wait_until_empty(operation, leader, node)
+
+
+def _accepted(
+    operation: Operation, leader: Leader, step: Step, planned: Planned, options: DrainOptions
+) -> Accepted | None:
+    match step.action:
+        case Action.MOVE:
+            draft = planned.drafts[step.service]
+            chosen = _elsewhere(operation, planned.plan.node, options)
+            return sending.deploy(operation, leader, draft.plan.release, chosen, draft)
+        case Action.STOP:
+            return operation.until_free(partial(intents.stop, leader, step.service))
+        case Action.FOLLOW:
+            return intents.in_progress(leader, step.service, operation.report)
+        case _:
+            return None
+
+
+def wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
+    """Wait until no engine of a service may run on a node: old releases stay warm for a while. Raises Busy."""
+
+    def look() -> dict[str, str]:
+        return remaining(led(leader), node)
+
+    def report(lefts: dict[str, str]) -> None:
+        for left in lefts.values():
+            operation.report(Event(node, left, lasting=False))
+
+    longest_s = max((_warm_s(state) for state in led(leader)), default=0.0)
+    step = f"sparkops node drain {node} continues"
+    stopped = Interrupted(f"{node}: not drained yet", next_step=step)
+    waiting = Waiting(POLL_S, longest_s + END_S, operation.connected.cancel, interrupted=stopped)
+    try:
+        lefts = waiting.poll(look, lambda lefts: not lefts, report)
+    except KeyboardInterrupt:
+        raise stopped from None
+    if lefts:
+        raise Busy("\n".join(lefts.values()), next_step=step)
+
+
+def _warm_s(state: ServiceState) -> float:
+    warm = state.journal.warm
+    return warm.limits.keep_old_s if warm else 0.0
