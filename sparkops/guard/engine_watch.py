@@ -175,8 +175,7 @@ class EngineWatcher:
             if rule in known.found:
                 known.found[rule] = replace(finding, since=known.found[rule].since)
                 continue
-            text = f"{finding.container}: {finding.code}: {finding.detail}"
-            self.notes.note_finding(finding.service, known.rank.release, finding.container, text, self._evidence(known))
+            self.notes.note_finding(known.rank.release, finding, self._evidence(known))
             known.found[rule] = finding
 
     def _finding(self, known: Watched, breach: Breach) -> EngineFinding:
@@ -205,5 +204,4 @@ class EngineWatcher:
             self._end_one(known, rule, why)
 
     def _end_one(self, known: Watched, rule: Rule, why: str) -> None:
-        finding = known.found.pop(rule)
-        self.notes.note_watch(finding.service, f"{finding.container}: {finding.code}: {why}")
+        self.notes.end_finding(known.found.pop(rule), why)

@@ -57,7 +57,7 @@ class Figures:
             started_at=self.started_at,
             leads=self._leads(),
             docker=not docker["code"],
-            host=_host(),
+            host=read_host(),
             engines=tuple(map(self._engine, containers, engines)),
             peers=tuple(self._peers()),
             services=tuple(map(_service, tuple(self.leadership.leads.values()))),
@@ -83,7 +83,7 @@ class Figures:
             yield PeerFigures(link.node, last is not None and link.node not in reach.lost, replied_at)
 
 
-def _host() -> HostFacts | None:
+def read_host() -> HostFacts | None:
     """Return memory and disk of the node; None if they cannot be read."""
     ran = node_survey.run(host.status(STATE).argv)
     try:
