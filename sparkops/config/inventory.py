@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -31,6 +31,11 @@ from sparkops.errors import ConfigError, UsageError
 
 Gpu = Literal["none", "runtime", "cdi", "devices"]
 LOOPBACK = "127.0.0.1"
+IpAddress = IPv4Address | IPv6Address
+PRIVATE = tuple(
+    map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128"))
+)
+"""Networks within which http is allowed: RFC 1918, RFC 4193, and the node itself."""
 DEVICE_KEYS = ("gpu_devices", "gpu_mounts")
 """Keys of a node that need `gpu: devices`."""
 
@@ -270,13 +275,13 @@ def _check_webhook(read: Source, webhook: Webhook | None) -> None:
             problem = "has a user or a fragment, expected none: the key signs what is sent"
         elif (address := _address(parts.hostname or "")) and not _receives(address):
             problem = f"{address} is a link-local, multicast or reserved address, expected that of a receiver"
-        elif parts.scheme == "http" and not (webhook and webhook.allow_http) and not (address and address.is_private):
+        elif parts.scheme == "http" and not (webhook and webhook.allow_http) and not (address and _is_private(address)):
             problem = "http to a name or a public address, expected https, a private IP address, or `allow_http: true`"
         if problem:
             raise read.fail(("webhook", "urls", number), problem)
 
 
-def _address(host: str) -> IPv4Address | IPv6Address | None:
+def _address(host: str) -> IpAddress | None:
     """Return the address that a host of a URL is; None for a name."""
     try:
         return ip_address(host)
@@ -284,10 +289,19 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-def _receives(address: IPv4Address | IPv6Address) -> bool:
+def _receives(address: IpAddress) -> bool:
     """Return whether a receiver may have this address. Clouds serve credentials of machines on link-local ones."""
-    mapped = getattr(address, "ipv4_mapped", None) or address
-    return not (mapped.is_link_local or mapped.is_multicast or mapped.is_unspecified)
+    plain = _plain(address)
+    return not (plain.is_link_local or plain.is_multicast or plain.is_unspecified)
+
+
+def _is_private(address: IpAddress) -> bool:
+    return any(_plain(address) in network for network in PRIVATE)
+
+
+def _plain(address: IpAddress) -> IpAddress:
+    """Return the address of IPv4 that one of IPv6 stands for; else the address."""
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _with_defaults(name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:

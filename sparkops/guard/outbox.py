@@ -135,7 +135,8 @@ class Outbox:
     def _move(self, receiver: str, cursor: Cursor) -> None:
         with self.changed:
             stored = self._read()
-            if receiver in stored.cursors:
+            known = stored.cursors.get(receiver)
+            if known and known.n < cursor.n:  # a former thread may still send what another one has sent
                 self._write(replace(stored, cursors={**stored.cursors, receiver: cursor}))
 
     def _read(self) -> Stored:

@@ -63,6 +63,20 @@ def test_the_queue_and_what_was_sent_survive_a_restart_of_the_guard(tmp_path: Pa
     assert [numbered.n for numbered in again.since(0)] == [1, 2, 3]
 
 
+def test_a_late_word_of_an_earlier_attempt_sends_nothing_again(tmp_path: Path) -> None:
+    box = opened(tmp_path)
+    box.receivers(["a"])
+    for number in range(3):
+        box.add(promoted(number))
+    box.sent("a", 2)
+    box.sent("a", 1)
+    box.skip("a", 1, 0)
+    due = box.due("a")
+
+    assert due
+    assert (due[0].n, due[1]) == (3, 0)
+
+
 def test_a_new_receiver_gets_what_comes_from_now_on_and_a_removed_one_is_forgotten(tmp_path: Path) -> None:
     box = opened(tmp_path)
     box.add(promoted(0))
