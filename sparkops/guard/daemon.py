@@ -88,7 +88,7 @@ class Daemon:
             self.leadership.start()
             opened.callback(self.leadership.close)
             rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
-            figures = Figures(self.leadership, self.sampler, lambda: self.message_s)
+            figures = Figures(self.leadership, self.sampler, lambda: self.message_s, self.watcher.open)
             monitoring = FiguresServer(self.state, figures.text, self.log)
             opened.callback(monitoring.close)
             webhooks = Webhooks(self.state, self.node.name, self.log)

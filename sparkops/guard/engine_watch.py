@@ -92,6 +92,10 @@ class EngineWatcher:
     """By name of the container."""
     _open: tuple[EngineFinding, ...] = ()
 
+    def open(self) -> tuple[EngineFinding, ...]:
+        """Return the open findings."""
+        return self._open
+
     def findings(self) -> list[dict[str, object]]:
         """Return the open findings, as the guard reports them."""
         return [asdict(finding) for finding in self._open]
