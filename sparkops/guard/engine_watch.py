@@ -145,6 +145,7 @@ class EngineWatcher:
             start=container.started_at if container else 0.0,
             running=container is not None and container.running,
             starting=rank.starting,
+            hindered=rank.hindered,
             paused=rank.unknown,
             sample=rules.sample(sampled.at_s, sampled.figures) if sampled else None,
             ordered_restarts=rank.restarts,
