@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from pathlib import Path
 
 import pytest
 
-from sparkops.notices.catalogue import Code, Notice
+from sparkops.notices.catalogue import CATALOGUE, Code, Entry, Notice
 from sparkops.notices.delivery import FIRST_PAUSE_S, LONGEST_PAUSE_S, REFUSED_S, Attempts, Outcome, outcome
 from sparkops.notices.message import Numbered, as_json, packed, shown, signature
 
@@ -82,3 +83,16 @@ def test_only_a_notice_that_is_refused_for_hours_is_given_up(result: Outcome, gi
 
     assert not attempts.given_up(100.0 + REFUSED_S - 1)
     assert attempts.given_up(100.0 + REFUSED_S) is given_up
+
+
+def test_docs_monitoring_md_lists_every_code_with_its_severity_time_and_meaning() -> None:
+    page = (Path(__file__).parents[2] / "docs/monitoring.md").read_text()
+    rows = [f"| `{code}` | {entry.severity} | {told(entry)} | {entry.meaning} |" for code, entry in CATALOGUE.items()]
+
+    assert [line for line in page.splitlines() if line.startswith(tuple(f"| `{code}`" for code in CATALOGUE))] == rows
+
+
+def told(entry: Entry) -> str:
+    if not entry.lasts:
+        return "at once"
+    return f"begin after {entry.after_s:.0f} s, end" if entry.after_s else "begin and end"
