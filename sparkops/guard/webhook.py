@@ -178,6 +178,7 @@ class Webhooks:
     node: str
     log: Callable[[str], None]
     post: Post = post
+    _target: WebhookTarget | None = None
     _receivers: tuple[Receiver, ...] = ()
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
@@ -195,12 +196,13 @@ class Webhooks:
         """Send there from now on, or nowhere. Raises OSError where that cannot be written: nothing has changed then."""
         with self._mutex:
             self.state.write_webhook(target)
-            for receiver in self._receivers:
-                receiver.close()
-            self._begin(target)
+            if target != self._target:
+                for receiver in self._receivers:
+                    receiver.close()
+                self._begin(target)
 
     def _begin(self, target: WebhookTarget | None) -> None:
-        urls = dict.fromkeys(target.urls if target else ())
+        self._target, urls = target, dict.fromkeys(target.urls if target else ())
         outbox = self.state.outbox
         outbox.receivers([_receiver_name(url) for url in urls])
         self._receivers = tuple(
