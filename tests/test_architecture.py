@@ -15,7 +15,7 @@ NODES = {file: list(ast.walk(ast.parse(file.read_text()))) for file in FILES}
 IO_PACKAGES = {"asyncio", "subprocess", "socket", "paramiko", "docker", "requests", "urllib3", "tenacity"}
 PURE = (
     *("__future__.", "collections.abc.", "dataclasses.", "enum.", "json", "math.", "typing.", "pydantic."),
-    *("sparkops.swap.", "sparkops.names.", "sparkops.errors."),
+    *("sparkops.swap.", "sparkops.notices.", "sparkops.names.", "sparkops.errors."),
 )
 """What the swap machine imports: values, text and the error tree."""
 REACHING = {
@@ -39,6 +39,7 @@ REACHING = {
     "guard_client.leader",
     "guard_client.leases",
     "guard_client.membership",
+    "guard_client.notices",
     "hub.pull",
     "images.build",
     "images.delivery",

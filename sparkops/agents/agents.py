@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from sparkops import names
@@ -18,11 +18,12 @@ from sparkops.agents.replacement import up
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.errors import CommandFailed, ConnectionLost, PlanRefused
+from sparkops.gateway.files import load_webhook_key
 from sparkops.gateway.image import Service
 from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
 from sparkops.guard_client.leader import connect_guard
-from sparkops.guard_client.membership import MonitoringPort
+from sparkops.guard_client.membership import GuardSettings
 from sparkops.guard_client.service_state import needed_nodes, unnamed
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
 from sparkops.nodes.connected import Connected, Member
@@ -38,8 +39,8 @@ class AgentSpecs:
 
     guard: BuildOrder
     gateway: GatewaySpec
-    monitoring: MonitoringPort | None = None
-    """Where guards serve figures to Prometheus."""
+    settings: GuardSettings = field(default_factory=GuardSettings)
+    """Where guards serve figures and send events."""
 
 
 def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
@@ -49,7 +50,8 @@ def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
     monitoring = (
         membership.monitoring_port(fleet.monitoring.port, gateway.secrets.monitoring) if fleet.monitoring else None
     )
-    return AgentSpecs(guard, gateway, monitoring)
+    webhook = {"urls": fleet.webhook.urls, "key": load_webhook_key(fleet)} if fleet.webhook else None
+    return AgentSpecs(guard, gateway, GuardSettings(monitoring, webhook))
 
 
 def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
@@ -158,7 +160,7 @@ def ensure(
             jobs = _jobs(connected, specs, batch, report, apply_gateway=apply_gateway)
             results |= all_or_raise(on_each(jobs, lambda name, jobs=jobs: jobs[name](), connected.cancel))  # type: ignore[misc]
     if leader in connected.members:
-        membership.introduce(connected, leader, specs.monitoring)
+        membership.introduce(connected, leader, specs.settings)
     return {name: tuple(kind for kind in KINDS if results.get(f"{name} {kind}")) for name in connected.members}
 
 

@@ -47,7 +47,7 @@ def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: O
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     gateway_agent.ensure(member, specs.gateway, specs.guard, report, apply_gateway=True)
     guarded = {name: other for name, other in connected.members.items() if leases.guarded(other)}
-    membership.introduce(replace(connected, members=guarded), plan.node, specs.monitoring)
+    membership.introduce(replace(connected, members=guarded), plan.node, specs.settings)
     with leading(member) as leader:
         return _until_served(leader, plan, report)
 

@@ -95,6 +95,7 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
         "follow": Verb("swap", "follow", "Follow a swap or stop in progress"),
         "logs": Verb("logs", "logs", "Show a service's logs"),
         "history": Verb("swap", "history", "Show a service's past events"),
+        "events": Verb("events", "events", "Show what an operator must know"),
         "monitoring": Verb("monitoring", "monitoring", "Write files for Prometheus and Grafana"),
         "probe": Verb("probe", "probe", "Run the smoke suite on a running service"),
     },

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -29,6 +31,11 @@ from sparkops.errors import ConfigError, UsageError
 
 Gpu = Literal["none", "runtime", "cdi", "devices"]
 LOOPBACK = "127.0.0.1"
+IpAddress = IPv4Address | IPv6Address
+PRIVATE = tuple(
+    map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128"))
+)
+"""Networks within which http is allowed: RFC 1918, RFC 4193, and the node itself."""
 DEVICE_KEYS = ("gpu_devices", "gpu_mounts")
 """Keys of a node that need `gpu: devices`."""
 
@@ -136,6 +143,20 @@ class Monitoring(Section):
     `gateway.metrics_port`, which listens on every address then."""
 
 
+class Webhook(Section):
+    """Receivers of events that an operator must know, such as a revert or a lost node: docs/monitoring.md. A deploy
+    applies changes."""
+
+    urls: Annotated[list[Url], Field(min_length=1, max_length=4)]
+    """URLs that guards send JSON to, by POST. https is verified; http only to a private IP address, such as
+    http://192.168.1.5:8080/sparkops, unless `allow_http` is true. Redirects are not followed."""
+    key: LocalPath
+    """File with the key that signs what is sent, relative to the inventory, mode 0600: 16 to 512 letters, digits and
+    . _ ~ + / = -. The receiver verifies it."""
+    allow_http: bool = False
+    """Allow http to names and public addresses: others may read what is sent, but not change it unnoticed."""
+
+
 class Inventory(Section):
     """The nodes of a fleet, its gateway, monitoring, network and build settings."""
 
@@ -148,6 +169,8 @@ class Inventory(Section):
     """Needed to deploy: clients call the gateway, and a swap switches it from one release to the next."""
     monitoring: Monitoring | None = None
     """Figures for Prometheus; without it, no node serves any to other machines."""
+    webhook: Webhook | None = None
+    """Receivers of events; without it, no guard sends any."""
     fabric: FabricRules = FabricRules()
     known_hosts: LocalPath = "known_hosts"
     """File of pinned SSH host keys, relative to the inventory; written by `sparkops trust`."""
@@ -164,6 +187,7 @@ class Fleet(Section):
     gateway: Gateway | None = None
     """The gateway with its address, if there is one."""
     monitoring: Monitoring | None = None
+    webhook: Webhook | None = None
     known_hosts: Path
     """File of pinned host keys."""
     fabric: FabricRules = FabricRules()
@@ -210,12 +234,14 @@ def load(file: Path) -> Fleet:
         _check_model_dir(read, name, node)
     _check_addresses(read, nodes)
     _check_monitoring(read, inventory)
+    _check_webhook(read, inventory.webhook)
     return Fleet(
         file=file,
         nodes=nodes,
         build=inventory.build,
         gateway=_gateway(read, inventory.gateway, nodes),
         monitoring=inventory.monitoring,
+        webhook=inventory.webhook,
         known_hosts=(file.parent / Path(inventory.known_hosts).expanduser()).absolute(),
         fabric=inventory.fabric,
     )
@@ -236,6 +262,46 @@ def _check_monitoring(read: Source, inventory: Inventory) -> None:
             if inventory.monitoring.port == getattr(inventory.gateway, key):
                 problem = f"{inventory.monitoring.port} is gateway.{key}, expected another port"
                 raise read.fail(("monitoring", "port"), problem)
+
+
+def _check_webhook(read: Source, webhook: Webhook | None) -> None:
+    """Refuse a URL that is none for events. A problem never has the URL: it may be a secret."""
+    for number, text in enumerate(webhook.urls if webhook else ()):
+        parts = urlsplit(text)
+        problem = ""
+        if parts.scheme not in ("https", "http") or not text.isascii():
+            problem = "expected ASCII text that begins with https:// or http://"
+        elif parts.username is not None or parts.fragment:
+            problem = "has a user or a fragment, expected none: the key signs what is sent"
+        elif (address := _address(parts.hostname or "")) and not _receives(address):
+            problem = f"{address} is a link-local, multicast or reserved address, expected that of a receiver"
+        elif parts.scheme == "http" and not (webhook and webhook.allow_http) and not (address and _is_private(address)):
+            problem = "http to a name or a public address, expected https, a private IP address, or `allow_http: true`"
+        if problem:
+            raise read.fail(("webhook", "urls", number), problem)
+
+
+def _address(host: str) -> IpAddress | None:
+    """Return the address that a host of a URL is; None for a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _receives(address: IpAddress) -> bool:
+    """Return whether a receiver may have this address. Clouds serve credentials of machines on link-local ones."""
+    plain = _plain(address)
+    return not (plain.is_link_local or plain.is_multicast or plain.is_unspecified)
+
+
+def _is_private(address: IpAddress) -> bool:
+    return any(_plain(address) in network for network in PRIVATE)
+
+
+def _plain(address: IpAddress) -> IpAddress:
+    """Return the address of IPv4 that one of IPv6 stands for; else the address."""
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _with_defaults(name: str, node: NodeConfig, defaults: NodeSettings) -> NodeConfig:

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
+from sparkops.guard.condition_watch import CONDITIONS_S, ConditionWatch
 from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
 from sparkops.guard.environment import log
 from sparkops.guard.figures import Figures
@@ -29,8 +30,10 @@ from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.operator_socket import open_socket
 from sparkops.guard.peers import GuardLink, PeerLink
 from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard.webhook import Webhooks
 from sparkops.guard_client.commands import DOCKER, PEER_PORT
 from sparkops.nodes.local import LocalNode
+from sparkops.notices.catalogue import Code
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.orders import Order
 
@@ -85,13 +88,18 @@ class Daemon:
             self.leadership.start()
             opened.callback(self.leadership.close)
             rebuild = RebuildRequests(self.state, self.node.name, lambda: self.message_s)
-            figures = Figures(self.leadership, self.sampler, lambda: self.message_s)
+            figures = Figures(self.leadership, self.sampler, lambda: self.message_s, self.watcher.open)
             monitoring = FiguresServer(self.state, figures.text, self.log)
             opened.callback(monitoring.close)
-            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs()}
-            opened.callback(open_socket(monitoring.carried(verbs)).shutdown)
+            webhooks = Webhooks(self.state, self.node.name, self.log)
+            opened.callback(webhooks.close)
+            self.state.outbox.end((Code.FINDING,), "not watched while its guard starts; found again if it still holds")
+            webhooks.start()
+            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs(), **webhooks.verbs()}
+            opened.callback(open_socket(webhooks.carried(monitoring.carried(verbs))).shutdown)
             self._report(opened)
             self._start("monitoring", monitoring.look, LISTEN_S)
+            self._start("conditions", ConditionWatch(self.leadership, lambda: self.message_s).look, CONDITIONS_S)
             self._start("watch", self.watcher.look, WATCH_S)
             self._watch_docker()
         self.log("Docker stopped answering")

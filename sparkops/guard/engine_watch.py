@@ -92,6 +92,10 @@ class EngineWatcher:
     """By name of the container."""
     _open: tuple[EngineFinding, ...] = ()
 
+    def open(self) -> tuple[EngineFinding, ...]:
+        """Return the open findings."""
+        return self._open
+
     def findings(self) -> list[dict[str, object]]:
         """Return the open findings, as the guard reports them."""
         return [asdict(finding) for finding in self._open]
@@ -141,6 +145,7 @@ class EngineWatcher:
             start=container.started_at if container else 0.0,
             running=container is not None and container.running,
             starting=rank.starting,
+            hindered=rank.hindered,
             paused=rank.unknown,
             sample=rules.sample(sampled.at_s, sampled.figures) if sampled else None,
             ordered_restarts=rank.restarts,
@@ -175,8 +180,7 @@ class EngineWatcher:
             if rule in known.found:
                 known.found[rule] = replace(finding, since=known.found[rule].since)
                 continue
-            text = f"{finding.container}: {finding.code}: {finding.detail}"
-            self.notes.note_finding(finding.service, known.rank.release, finding.container, text, self._evidence(known))
+            self.notes.note_finding(known.rank.release, finding, self._evidence(known))
             known.found[rule] = finding
 
     def _finding(self, known: Watched, breach: Breach) -> EngineFinding:
@@ -205,5 +209,4 @@ class EngineWatcher:
             self._end_one(known, rule, why)
 
     def _end_one(self, known: Watched, rule: Rule, why: str) -> None:
-        finding = known.found.pop(rule)
-        self.notes.note_watch(finding.service, f"{finding.container}: {finding.code}: {why}")
+        self.notes.end_finding(known.found.pop(rule), why)

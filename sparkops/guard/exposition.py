@@ -18,6 +18,7 @@ from sparkops.engines import load
 from sparkops.nodes.host import GIB, HostFacts
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
+from sparkops.watch.finding import EngineFinding
 
 ENGINE = ("service", "release", "slot", "rank")
 """Labels of an engine's figures."""
@@ -64,14 +65,19 @@ class GuardFigures:
     engines: tuple[EngineFigures, ...] = ()
     peers: tuple[PeerFigures, ...] = ()
     services: tuple[ServiceFigures, ...] = ()
+    findings: tuple[EngineFinding, ...] = ()
+    """The open findings of the watch."""
     ordered_at: float | None = None
     """When the leader's last message came; None without one."""
+    read_at: float | None = None
+    """When all this was read."""
 
 
 def text(figures: GuardFigures) -> bytes:
     """Return the figures in the text format, version 0.0.4."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected([*_guard(figures), *_services(figures.services), *_engines(figures.engines)]))
+    engines = (*_engines(figures.engines), *_findings(figures.findings))
+    registry.register(_Collected([*_guard(figures), *_services(figures.services), *engines]))
     return generate_latest(registry)
 
 
@@ -96,6 +102,7 @@ def _guard(figures: GuardFigures) -> Iterator[Metric]:
     yield _gauge("guard_start_time_seconds", "Unix time of the start of the guard", figures.started_at)
     yield _gauge("guard_leads", "Whether this guard leads the fleet", figures.leads)
     yield _gauge("guard_leader_message_time_seconds", "Unix time of the leader's last message", figures.ordered_at)
+    yield _gauge("guard_read_time_seconds", "Unix time at which these figures were read", figures.read_at)
     yield _gauge("docker_up", "Whether Docker answers", figures.docker)
     host = figures.host
     total, available = (host.memory_total_gib, host.memory_available_gib) if host else (None, None)
@@ -110,6 +117,14 @@ def _guard(figures: GuardFigures) -> Iterator[Metric]:
         if peer.replied_at is not None:
             replied.add_metric([peer.node], peer.replied_at)
     yield from (reachable, replied)
+
+
+def _findings(findings: Iterable[EngineFinding]) -> Iterator[Metric]:
+    labels = ("service", "container", "code")
+    family = GaugeMetricFamily("sparkops_engine_finding", "A finding of the watch about an engine", labels=labels)
+    for finding in findings:
+        family.add_metric([finding.service, finding.container, finding.code], 1)
+    yield family
 
 
 def _bytes(gib: float | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from sparkops import __version__
@@ -23,9 +23,31 @@ from sparkops.status import node_survey
 from sparkops.status.node_survey import Facts
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import traffic
+from sparkops.watch.finding import EngineFinding
 
 KEPT_S = 5.0
 """Seconds for which a text serves further scrapes, so that many of them cost as much as one."""
+WAIT_S = 3.0
+"""Seconds that a scrape waits for a read: Prometheus gives up after 10 s (monitoring/files.py), without any."""
+
+
+@dataclass
+class Reading:
+    """One read of the figures, in a thread of its own: Docker, which it asks, may hang."""
+
+    began_s: float
+    ended: threading.Event = field(default_factory=threading.Event)
+    figures: GuardFigures | None = None
+    error: OSError | None = None
+
+    def run(self, read: Callable[[], GuardFigures]) -> None:
+        """Read, and set `ended` whatever comes of it."""
+        try:
+            self.figures = read()
+        except OSError as error:
+            self.error = error
+        finally:
+            self.ended.set()
 
 
 @dataclass
@@ -35,18 +57,52 @@ class Figures:
     leadership: Leadership
     sampler: Sampler
     message_s: Callable[[], float | None]
+    findings: Callable[[], tuple[EngineFinding, ...]] = tuple
     started_at: float = field(default_factory=time.time)
+    wait_s: float = WAIT_S
     _text: bytes = b""
+    _last: GuardFigures | None = None
     _read_s: float = -inf
+    _reading: Reading | None = None
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def text(self) -> bytes:
-        """Return the figures as text, at most KEPT_S old. Raises OSError."""
-        with self._mutex:
-            if time.monotonic() - self._read_s > KEPT_S:
-                self._text = exposition.text(self.read())
-                self._read_s = time.monotonic()
+        """Return the figures as text, at most KEPT_S old. Raises OSError.
+
+        If a read takes longer than WAIT_S, these are the last ones, with the time at which they were read, and Docker
+        counts as not answering: all else that a read asks is on this node and answers at once.
+        """
+        reading = self._read_begun()
+        if reading is None:
             return self._text
+        reading.ended.wait(max(0.0, reading.began_s + self.wait_s - time.monotonic()))
+        with self._mutex:
+            if not reading.ended.is_set():
+                return exposition.text(replace(self._last or self._without_docker(), docker=False))
+            if self._reading is reading:
+                self._take(reading)
+            return self._text
+
+    def _read_begun(self) -> Reading | None:
+        """Return the read in progress, a new one if that is due; None where the last text is new enough."""
+        with self._mutex:
+            now_s = time.monotonic()
+            if self._reading is None and now_s - self._read_s > KEPT_S:
+                self._reading = Reading(now_s)
+                threading.Thread(target=self._reading.run, args=(self.read,), name="figures", daemon=True).start()
+            return self._reading
+
+    def _take(self, reading: Reading) -> None:
+        """Keep what a read has brought. Raises its error."""
+        self._reading = None
+        if reading.error:
+            raise reading.error
+        if reading.figures:
+            self._last, self._text, self._read_s = reading.figures, exposition.text(reading.figures), time.monotonic()
+
+    def _without_docker(self) -> GuardFigures:
+        """Return what is known before the first read has ended."""
+        return GuardFigures(version=__version__, started_at=self.started_at, leads=self._leads(), docker=False)
 
     def read(self) -> GuardFigures:
         """Return the present figures. Raises OSError."""
@@ -57,10 +113,12 @@ class Figures:
             started_at=self.started_at,
             leads=self._leads(),
             docker=not docker["code"],
-            host=_host(),
+            host=read_host(),
             engines=tuple(map(self._engine, containers, engines)),
             peers=tuple(self._peers()),
             services=tuple(map(_service, tuple(self.leadership.leads.values()))),
+            findings=self.findings(),
+            read_at=time.time(),
             ordered_at=None if message_s is None else _unix_time(message_s),
         )
 
@@ -83,7 +141,7 @@ class Figures:
             yield PeerFigures(link.node, last is not None and link.node not in reach.lost, replied_at)
 
 
-def _host() -> HostFacts | None:
+def read_host() -> HostFacts | None:
     """Return memory and disk of the node; None if they cannot be read."""
     ran = node_survey.run(host.status(STATE).argv)
     try:

@@ -96,7 +96,7 @@ class Follower:
     def _queued(self, service: LocalService) -> str:
         """Return the container whose start waits for another load of the node, and was not refused; empty if none."""
         container = next_start(service, self._moment(service))
-        return container if container and not service.start(container).refused else ""
+        return container if container and not service.start(container).hindered else ""
 
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Let no engine start to load here while the context lasts. Raises Busy while one may, NotReady if unknown."""

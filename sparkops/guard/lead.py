@@ -14,6 +14,7 @@ from sparkops.guard.earlier_front import EarlierFront
 from sparkops.guard.gateway_front import GatewayFront
 from sparkops.guard.notes import RESTART, last_restart_s
 from sparkops.guard.state import State
+from sparkops.notices.catalogue import Code, noted
 from sparkops.swap import effects
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.events import SwapEvent, narrate
@@ -240,7 +241,8 @@ class Lead:
     def _note_restart(self, release: str, count: int) -> None:
         clock = self.state.clock()
         self.restarted_s = clock.now_s
-        more = {"boot": clock.boot, "boottime_s": clock.now_s}
+        step = f"sparkops history {self.journal.service}"
+        more = {"boot": clock.boot, "boottime_s": clock.now_s, **noted(Code.RESTARTED, release, next_step=step)}
         self.note(SwapEvent(RESTART, f"{release} is restarted: {count} of {RESTARTS} within an hour", more=more))
 
     def _measured(self, event: SwapEvent, now_s: float) -> SwapEvent:

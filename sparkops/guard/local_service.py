@@ -14,8 +14,9 @@ from sparkops.guard_client import engine_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Local, Record, expendable, shown, worker_loaded
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Answer, RankSpec
+from sparkops.swap.model import Answer, Deployment, RankSpec
 from sparkops.swap.orders import Order, Want
+from sparkops.swap.trouble import stopped_by_hand
 
 SETTLE_S = 3.0
 """Docker lists a kill after it has sent the signal: a container that has just ended may lack it for a moment."""
@@ -34,6 +35,8 @@ class PromotedRank:
     """As last read; None if it does not exist, or Docker does not inspect it."""
     starting: bool
     """Whether it starts, or is about to."""
+    hindered: str
+    """Why its start, which is retried, does not happen; empty where it may, or none is due."""
     unknown: bool
     """Whether it is not known to have loaded, or Docker was not read."""
     restarts: int
@@ -259,18 +262,23 @@ class LocalService:
     def promoted(self, boot: str) -> Iterator[PromotedRank]:
         """Yield the containers of the active release on this node; none during a swap or stop, or without orders.
 
+        A replica of which an operator stopped a rank on any node is no failure: the others cannot serve without it. Its
+        leader says so as the reason why the service needs an operator.
+
         A leader that is lost may have ordered something else by now, but what this guard has is in its order.
         """
         journal = self.order.journal if self.order else None
         if journal is None or journal.active is None or journal.unfinished or journal.stopping:
             return
         heads = {rank.place for rank in journal.active.heads}
+        halved = _halved(journal.active, self.by_hand | {stopped_by_hand(journal.trouble)})
         for rank in journal.active.on(self.node):
             name, head = rank.container, rank.place in heads
-            if self.down(name, boot) or name in self.by_hand:
+            if self.down(name, boot) or rank in halved:
                 continue
             container, start = self.containers.get(name), self.starts.get(name)
             running = container is not None and container.running
+            hindered = start.hindered if start else ""
             own = self.record.restarts if self.record.armed and self.record.armed.container == name else 0
             yield PromotedRank(
                 service=self.name,
@@ -278,7 +286,8 @@ class LocalService:
                 rank=rank,
                 head=head,
                 container=container,
-                starting=self.pending == name or self.job is not None or bool(start and start.progress),
+                starting=not hindered and (self.pending == name or self.job is not None),
+                hindered=hindered,
                 unknown=not self.fresh
                 or name in self.unread
                 or (running and container is not None and self.loaded(container) is not Answer.YES),
@@ -290,6 +299,12 @@ class LocalService:
         alive = self.running
         loaded = {name: self.loaded(self.containers[name]) for name in self.ranks if name in alive}
         return expendable(self.node, loaded, self.journal)
+
+
+def _halved(active: Deployment, by_hand: frozenset[str]) -> frozenset[RankSpec]:
+    """Return the ranks of each replica of which one of these containers is a rank."""
+    halved = (item for item in active.replicas if any(rank.container in by_hand for rank in item.ranks))
+    return frozenset(rank for replica in halved for rank in replica.ranks)
 
 
 def _differs(started: Container, before: Container | None) -> bool:

@@ -141,11 +141,10 @@ class Sampler:
         return Sampled(name, _start(inspect), self.clock(), engine)
 
     def _figures(self, port: int, last: Sampled | None) -> Facts:
-        """Return the figures of an engine after those of its last sample; without one, two samples of now."""
-        if last is None:
+        """Return the figures of an engine after those of its last sample; without any in it, two samples of now."""
+        if last is None or not (earlier := last.figures):
             return node_survey.samples(port, METRICS)
         newest = node_survey.figures(node_survey.get(port, "/metrics"), METRICS)
-        earlier = last.engine.get("second") or last.engine["first"]
         return {"first": earlier, "second": newest, "took_s": max(0.1, self.clock() - last.at_s)}
 
     def _shown(self) -> Facts:

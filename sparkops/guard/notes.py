@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from typing import Any
 
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
@@ -14,9 +14,11 @@ from sparkops.errors import SparkopsError
 from sparkops.guard.engines import SECRET_S, Engines, reason, secrets
 from sparkops.guard.local_service import LocalService
 from sparkops.guard.state import State
+from sparkops.notices.catalogue import Code, NoticeState, noted
 from sparkops.swap import effects
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import HOUR_S, PAUSES_S
+from sparkops.watch.finding import EngineFinding
 
 RESTART = "restart"
 """The kind of the event of a restart, by this guard or by the leader."""
@@ -76,6 +78,7 @@ class Notes:
         clock = self.state.clock()
         if not service.start(container).refused:  # retries of a refused start are one event
             event = {"kind": RESTART, "text": f"{container} starts from the boot record", "lasting": True}
+            event |= noted(Code.RESTARTED, container, next_step=f"sparkops history {service.name}")
             self.state.note_event(service.name, {**event, "boot": clock.boot, "boottime_s": clock.now_s}, self.log)
         return clock.now_s
 
@@ -112,25 +115,34 @@ class Notes:
         except (SparkopsError, OSError) as error:
             self.log(f"{container.name}: evidence not saved: {reason(error)}")
 
-    def note_finding(self, service: str, release: str, container: str, text: str, files: Mapping[str, str]) -> None:
-        """Save the evidence of a finding of the watch first, then note it for `history`."""
+    def note_finding(self, release: str, finding: EngineFinding, files: Mapping[str, str]) -> None:
+        """Save the evidence of a finding of the watch first, then note it for `history` and as a notice."""
+        service, container = finding.service, finding.container
         saved = dict[str, list[str]]()
         try:
             saved = self._kept(service, release, container, files)
         except (SparkopsError, OSError) as error:
             self.log(f"{container}: evidence not saved: {reason(error)}")
-        self.note_watch(service, text, saved)
+        self._note_watch(finding, finding.detail, {**saved, **_told(finding, NoticeState.BEGINS, finding.next_step)})
 
-    def note_watch(self, service: str, text: str, saved: Mapping[str, list[str]] = MappingProxyType({})) -> None:
-        """Note that a finding of the watch has begun or ended."""
+    def end_finding(self, finding: EngineFinding, why: str) -> None:
+        """Note that a finding of the watch has ended."""
+        self._note_watch(finding, why, _told(finding, NoticeState.ENDS))
+
+    def _note_watch(self, finding: EngineFinding, detail: str, more: Mapping[str, object]) -> None:
+        text = f"{finding.container}: {finding.code}: {detail}"
         event = {"kind": FINDING, "text": text, "node": self.engines.node.name, "lasting": True}
-        self.log(f"{service}: {text}")
-        self.state.note_event(service, {**event, **saved}, self.log)
+        self.log(f"{finding.service}: {text}")
+        self.state.note_event(finding.service, {**event, **more}, self.log)
 
     def _kept(self, service: str, release: str, container: str, files: Mapping[str, str]) -> dict[str, list[str]]:
         """Save files beside log and inspect of a container; return where they are. Raises SparkopsError, OSError."""
         path = self.state.keep(service, release, {**files, **self.engines.evidence(container)})
         return {"evidence": [f"{self.engines.node.name}: docker cp {CONTAINER}:{path} ."]} if path else {}
+
+
+def _told(finding: EngineFinding, state: NoticeState, next_step: str = "") -> dict[str, Any]:
+    return noted(Code.FINDING, f"{finding.container} {finding.code}", state, next_step)
 
 
 def last_restart_s(state: State, service: str) -> float:

@@ -86,6 +86,11 @@ class Start:
         self.due_s = now_s + min(REFUSED_S * 2 ** (self.refusals - 1), REFUSED_MOST_S)
         return self.refusals
 
+    @property
+    def hindered(self) -> str:
+        """Why it does not happen although it is tried again and again; empty for one that is about to."""
+        return self.refused or ("Docker refuses it" if self.refusals else "")
+
     def accept(self) -> None:
         """Note that Docker has started the container."""
         self.refused, self.refusals = "", 0

@@ -1,4 +1,4 @@
-"""What a guard keeps on its node: journals, records, events, evidence, secrets and its membership of the fleet."""
+"""What a guard keeps on its node: journals, records, events, notices, evidence, secrets and its fleet."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -16,7 +17,9 @@ from sparkops.guard import durable
 from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
 from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
 from sparkops.guard.evidence import Evidence, QuotaExceeded
+from sparkops.guard.outbox import Outbox
 from sparkops.guard_client.cordon import Cordon
+from sparkops.notices import catalogue
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
@@ -62,6 +65,14 @@ class Monitored:
 
     port: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookTarget:
+    """Where a guard sends notices, and the key that signs them. A URL may be a secret too."""
+
+    urls: tuple[str, ...] = field(repr=False)
+    key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +125,20 @@ class State:
             file.unlink()
             sync_directory(file.parent)
 
+    @cached_property
+    def outbox(self) -> Outbox:
+        """Return the notices of this node: one object, for one process writes them."""
+        return Outbox(self.directory / "notices", self.log)
+
     def add_event(self, service: str, event: Mapping[str, object]) -> int:
-        """Append an event and return its number, from 1. It is on the disk on return."""
-        return durable.add_event(self._service(service), event)
+        """Append an event and return its number, from 1. It is on the disk on return.
+
+        One that an operator must know is a notice too, also where it cannot be written here.
+        """
+        directory = self._service(service)
+        if notice := catalogue.of_event(service, event):
+            self.outbox.add(notice)
+        return durable.add_event(directory, event)
 
     def note_event(self, service: str, event: Mapping[str, object], log: Callable[[str], None]) -> None:
         """Append an event. A full disk loses it, which `log` gets, and stops nothing."""
@@ -215,10 +237,22 @@ class State:
 
     def write_monitored(self, monitored: Monitored | None) -> None:
         """Replace where this guard serves figures. Versions that serve none ignore the file."""
-        file = self.directory / "monitoring.json"
-        if monitored:
+        self._replace("monitoring.json", wire.dump(Monitored, monitored) if monitored else None)
+
+    def webhook(self) -> WebhookTarget | None:
+        """Return where this guard sends notices; None for nowhere. Raises Unreadable."""
+        return _parsed(WebhookTarget, self.directory / "webhook.json")
+
+    def write_webhook(self, target: WebhookTarget | None) -> None:
+        """Replace where this guard sends notices, for its owner only. Versions that send none ignore the file."""
+        self._replace("webhook.json", wire.dump(WebhookTarget, target) if target else None)
+
+    def _replace(self, name: str, data: bytes | None) -> None:
+        """Replace a file of the node, or remove it."""
+        file = self.directory / name
+        if data is not None:
             make_directory(self.directory)
-            replace_file(file, wire.dump(Monitored, monitored))
+            replace_file(file, data)
         elif file.exists():
             file.unlink()
             sync_directory(self.directory)

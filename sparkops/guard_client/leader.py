@@ -121,21 +121,15 @@ class GuardConnection:
         """Give the guard a secret of a service, over stdin."""
         self.request("secret", service=service, name=name, value=value)
 
-    def join(
-        self,
-        leader: str,
-        key: str,
-        term: int,
-        gateway: Sequence[str] = (),
-        monitoring: Mapping[str, object] | None = None,
-    ) -> None:
+    def join(self, leader: str, key: str, term: int, gateway: Sequence[str] = (), **settings: Any) -> None:
         """Make the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
 
         `term`: that of the rebuild that made it the leader. `gateway`: the addresses of that node, which may connect
-        to engines. `monitoring`: as in guard_client.membership. Raises PlanRefused if another leader has deployed a
-        service that needs this guard, or if the port of `monitoring` is taken.
+        to engines. `settings`: those of guard_client.membership; without one, the guard keeps its own. Raises
+        PlanRefused if another leader has deployed a service that needs this guard, or if the port of `monitoring` is
+        taken.
         """
-        self.request("join", leader=leader, key=key, term=term, gateway=list(gateway), monitoring=monitoring)
+        self.request("join", leader=leader, key=key, term=term, gateway=list(gateway), **settings)
 
     def terms(self) -> dict[str, int]:
         """Return the term of each service that this node leads, as recorded by its guard."""
@@ -190,7 +184,7 @@ class Leader(GuardConnection):
     def set_peers(self, peers: Mapping[str, tuple[str, int]], **settings: Any) -> None:
         """Set addresses and ports of other nodes' guards for the leader.
 
-        `settings`: `monitoring` as for `join`; without it, the guard serves figures where it did.
+        `settings`: as for `join`.
         """
         addresses = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
         self.request("peers", peers=addresses, **settings)

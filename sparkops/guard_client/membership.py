@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from sparkops.config.inventory import Fleet
 from sparkops.errors import NodeError, PlanRefused
@@ -17,19 +19,32 @@ from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
 
-MonitoringPort = Mapping[str, object]
-"""Where guards serve figures: `port`, and `digest`, the SHA-256 of the key (hex)."""
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """What the inventory says to every guard. Guards of an earlier version ignore what they do not know.
+
+    `monitoring`: where it serves figures, as `port`, and `digest`, the SHA-256 of the key (hex); None: nowhere.
+    `webhook`: where it sends events, as `urls`, and `key`, which signs them; None: nowhere.
+    """
+
+    monitoring: Mapping[str, object] | None = None
+    webhook: Mapping[str, object] | None = field(default=None, repr=False)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Return the settings as part of a request to a guard."""
+        return {"monitoring": self.monitoring, "webhook": self.webhook}
 
 
-def monitoring_port(port: int, key: str) -> MonitoringPort:
+def monitoring_port(port: int, key: str) -> Mapping[str, object]:
     """Return where guards serve figures to whoever sends this key."""
     return {"port": port, "digest": hashlib.sha256(key.encode()).hexdigest()}
 
 
-def introduce(connected: Connected, gateway: str, monitoring: MonitoringPort | None = None) -> None:
+def introduce(connected: Connected, gateway: str, settings: GuardSettings = GuardSettings()) -> None:
     """Make the guards of all connected nodes follow the one beside the gateway, and give it their addresses.
 
-    They serve figures as `monitoring` says, None: nowhere; guards of an earlier version ignore it.
     The leader keeps the address of a node that does not answer. Raises the errors of all nodes at once.
     """
     fleet = connected.fleet
@@ -37,9 +52,10 @@ def introduce(connected: Connected, gateway: str, monitoring: MonitoringPort | N
     addresses = host.parse_addresses(connected.member(gateway).node.run(host.ADDRESSES).stdout)
     with leading(connected.member(gateway)) as leader:
         all_or_raise(
-            on_each(others, lambda name: _join(leader, connected.member(name), addresses, monitoring), connected.cancel)
+            on_each(others, lambda name: _join(leader, connected.member(name), addresses, settings), connected.cancel)
         )
-        leader.set_peers(_addresses(fleet, (name for name in fleet.nodes if name != gateway)), monitoring=monitoring)
+        peers = _addresses(fleet, (name for name in fleet.nodes if name != gateway))
+        leader.set_peers(peers, **settings.request)
 
 
 def dismiss(connected: Connected, gateway: str, node: str) -> None:
@@ -87,7 +103,7 @@ def _terms(member: Member) -> Mapping[str, int]:
         return {}
 
 
-def _join(leader: Leader, member: Member, gateway: Sequence[str], monitoring: MonitoringPort | None) -> None:
+def _join(leader: Leader, member: Member, gateway: Sequence[str], settings: GuardSettings) -> None:
     key, term = leader.key_of(member.name)
     with connect_guard(member) as opened:
-        opened.join(leader.node.name, key, term, gateway, monitoring)
+        opened.join(leader.node.name, key, term, gateway, **settings.request)

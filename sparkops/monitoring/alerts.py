@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code
+
 CRITICAL, WARNING = "critical", "warning"
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One rule. `lasting`: how long `expr` must hold; `summary` and `step` are Prometheus's templates."""
+    """One rule. `lasting`: how long `expr` must hold; `summary` and `step` are Prometheus's templates.
+
+    `event`: the notice about the same, of which it has severity and time; None where guards tell nothing.
+    """
 
     name: str
     expr: str
@@ -19,6 +24,7 @@ class Alert:
     severity: str
     summary: str
     step: str = "sparkops status"
+    event: Code | None = None
 
     def rule(self) -> Mapping[str, Any]:
         """Return the rule as the rule file has it."""
@@ -26,9 +32,15 @@ class Alert:
             "alert": self.name,
             "expr": self.expr,
             "for": self.lasting,
-            "labels": {"severity": self.severity},
+            "labels": {"severity": self.severity, **({"event": self.event.value} if self.event else {})},
             "annotations": {"summary": self.summary, "next": self.step},
         }
+
+
+def _of(event: Code, name: str, expr: str, summary: str, step: str = "sparkops status") -> Alert:
+    """Return the rule for what guards tell as `event`: with its severity, and after as many seconds."""
+    entry = CATALOGUE[event]
+    return Alert(name, expr, f"{entry.after_s:.0f}s", entry.severity.value, summary, step, event)
 
 
 ALERTS = (
@@ -40,18 +52,16 @@ ALERTS = (
         "{{ $labels.node }}: its guard serves no figures; nothing restarts its engines",
         "sparkops doctor",
     ),
-    Alert(
+    _of(
+        Code.GATEWAY_DOWN,
         "SparkopsGatewayDown",
         'up{job="sparkops-gateway"} == 0',
-        "1m",
-        CRITICAL,
         "{{ $labels.node }}: the gateway serves no figures; clients may get no answer",
     ),
-    Alert(
+    _of(
+        Code.LEADER_LOST,
         "SparkopsNoLeader",
         "sum(sparkops_guard_leads) == 0",
-        "2m",
-        CRITICAL,
         "No guard leads the fleet: no service can be changed",
         "sparkops doctor",
     ),
@@ -63,18 +73,16 @@ ALERTS = (
         "{{ $labels.node }}: Docker does not answer its guard",
         "systemctl status docker, on {{ $labels.node }}",
     ),
-    Alert(
+    _of(
+        Code.NOT_ANSWERING,
         "SparkopsServiceNotAnswering",
         "sparkops_service_answers == 0",
-        "1m",
-        CRITICAL,
         "{{ $labels.service }}: the active release does not answer",
     ),
-    Alert(
+    _of(
+        Code.NEEDS_OPERATOR,
         "SparkopsServiceNeedsOperator",
         "sparkops_service_needs_operator == 1",
-        "1m",  # also true until another guard has confirmed the leader, such as after a restart of its guard
-        CRITICAL,
         "{{ $labels.service }}: the fleet cannot continue without an operator",
     ),
     Alert(
@@ -85,19 +93,23 @@ ALERTS = (
         "{{ $labels.service }}: a swap is unfinished for 2 h; it may wait for `sparkops promote`",
         "sparkops follow {{ $labels.service }}",
     ),
-    Alert(
+    _of(
+        Code.NODE_LOST,
         "SparkopsGuardNotReached",
         "sparkops_peer_reachable == 0",
-        "2m",
-        WARNING,
         "{{ $labels.node }} does not reach the guard of {{ $labels.peer }}: swaps wait",
         "sparkops doctor",
     ),
-    Alert(
+    _of(
+        Code.FINDING,
+        "SparkopsEngineFinding",
+        "sparkops_engine_finding == 1",
+        "{{ $labels.service }}: {{ $labels.code }}: the watch has a finding about {{ $labels.container }}",
+    ),
+    _of(
+        Code.RESTARTED,
         "SparkopsEngineRestarts",
         "changes(sparkops_engine_start_time_seconds[1h]) >= 3",
-        "0s",
-        WARNING,
         "{{ $labels.service }}: its engine on {{ $labels.node }} has started {{ $value }} times in an hour",
         "sparkops history {{ $labels.service }}",
     ),
@@ -132,11 +144,10 @@ ALERTS = (
         "{{ $labels.node }}: {{ $value | humanizePercentage }} of its memory is available",
         "sparkops status --gpu",
     ),
-    Alert(
+    _of(
+        Code.DISK_LOW,
         "SparkopsNodeDiskLow",
-        "sparkops_node_disk_free_bytes < 20 * 2^30",
-        "10m",
-        WARNING,
+        f"sparkops_node_disk_free_bytes < {DISK_LOW_GIB:.0f} * 2^30",
         "{{ $labels.node }}: {{ $value | humanize1024 }}B of disk are free",
         "sparkops prune",
     ),

@@ -141,11 +141,11 @@ def light(recipe: Recipe) -> Recipe:
 def lightest(recipe: Recipe) -> Recipe | None:
     """Return the recipe with the light checks, of which the questions are only the first one.
 
-    None for a recipe that disables the questions, or whose task is no chat: nothing else shows that a model answers.
+    None for a recipe that disables all of its task that get an answer of the model: health alone shows nothing.
     """
     short = light(recipe)
     smoke = short.probe.smoke
-    if not smoke.questions.enabled:
+    if not any(getattr(smoke, name).enabled for name in LIGHT - {"health"}):
         return None
     questions = smoke.questions.model_copy(update={"prompts": smoke.questions.prompts[:1], "max_wrong": 0})
     return short.model_copy(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkops.notices.catalogue import Code, NoticeState, noted
 from sparkops.swap.journal import Journal, Outcome, Swap
 from sparkops.swap.model import Mode, Phase
 from sparkops.swap.trouble import next_step, reason
@@ -42,7 +43,10 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
             yield _end(old, outcome)
     yield from _stop(old, new)
     if old.hold != new.hold:
-        yield SwapEvent("note", f"on hold: {new.hold}" if new.hold else "hold released")
+        text = f"on hold: {new.hold}" if new.hold else "hold released"
+        state = NoticeState.BEGINS if new.hold else NoticeState.ENDS
+        step = f"sparkops unhold {new.service}" if new.hold else ""
+        yield SwapEvent("note", text, more=noted(Code.HOLD, state=state, next_step=step))
     if new.forgotten and not old.forgotten:
         yield SwapEvent("note", f"{new.service} is forgotten: its names and port are free")
     if new.trouble and new.trouble != old.trouble:
@@ -65,7 +69,8 @@ def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     if new.deployments or new.stopping or not (old.stopping or old.halting):
         return
     if not new.halting:
-        yield SwapEvent("end", f"{new.service} is stopped", more={"result": "stopped", "exit_code": DONE})
+        more = {"result": "stopped", "exit_code": DONE, **noted(Code.STOPPED)}
+        yield SwapEvent("end", f"{new.service} is stopped", more=more)
     elif old.stopping:
         yield SwapEvent("note", f"stopping {', '.join(f'{rank.container} on {rank.node}' for rank in new.halting)}")
 
@@ -76,12 +81,19 @@ def _end(old: Journal, outcome: Outcome) -> SwapEvent:
     release, mode = (swap.target.release, swap.mode.value) if swap else ("", "")
     if outcome.result == "done":
         more = {"result": "done", "exit_code": DONE, "release": release, "mode": mode}
+        if release and mode != Mode.RESTART:  # the restart was told when it began
+            more |= noted(Code.PROMOTED, release)
         return SwapEvent("end", f"{release} serves" if release else "done", more=more)
     code = IN_PLACE_FAILED if swap and _was_offline(swap) else FAILED
     result = "cancelled" if outcome.why in ("cancelled", "held") else "reverted"
     serves = _serving(old, swap)
-    more = {"result": result, "exit_code": code, "release": serves, "mode": mode, "why": outcome.why}
+    told = noted(Code.CANCELLED if result == "cancelled" else Code.REVERTED, release, next_step=_history(old))
+    more = {"result": result, "exit_code": code, "release": serves, "mode": mode, "why": outcome.why, **told}
     return SwapEvent("end", f"{outcome.why}; {f'{serves} serves' if serves else 'nothing serves'}", more=more)
+
+
+def _history(journal: Journal) -> str:
+    return f"sparkops history {journal.service}"
 
 
 def _was_offline(swap: Swap) -> bool:

@@ -12,6 +12,7 @@ from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
 from sparkops.swap.phases import RULES, RUNNING, drained, ended, is_gone, leased, move, proven
+from sparkops.swap.trouble import BY_HAND
 
 
 def step(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
@@ -149,7 +150,7 @@ def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEf
     """Restart a replica over several nodes as a whole; a lone rank is restarted by its guard."""
     known = [fleet.engine(journal, rank) for rank in active.ranks]
     if by_hand := next((engine.container for engine in known if engine and engine.by_hand), ""):
-        return _give_up(journal, f"{by_hand} was stopped by hand", fleet.waited_s)
+        return _give_up(journal, f"{by_hand}{BY_HAND}", fleet.waited_s)
     ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO
     if ended and not active.alone and journal.restarts < RESTARTS:
         return None if journal.pauses(fleet.rested_s) else WriteJournal(journal.restarted())

@@ -14,6 +14,8 @@ NEXT = "\nnext: "
 """Separates a reason from a next step of its own, in one text of a guard."""
 UNCONFIRMED = "no other guard confirms"
 REBUILD = "sparkops gateway rebuild"
+BY_HAND = " was stopped by hand"
+"""End of the reason after the name of a container."""
 AGAIN = "sparkops deploy RECIPE"
 """RECIPE: one that works. A deploy replaces what does not serve, also in the middle of a swap."""
 
@@ -21,6 +23,11 @@ AGAIN = "sparkops deploy RECIPE"
 def reason(why: str) -> str:
     """Return the reason without a next step of its own."""
     return why.partition(NEXT)[0]
+
+
+def stopped_by_hand(why: str) -> str:
+    """Return the container that an operator stopped, if that is the reason; else an empty text."""
+    return why.removesuffix(BY_HAND) if why.endswith(BY_HAND) else ""
 
 
 def next_step(journal: Journal, why: str, missing: Collection[str] = ()) -> str:
@@ -63,7 +70,7 @@ def _commands(journal: Journal, why: str, missing: Collection[str]) -> Iterator[
 
 def _of_release(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:
     """Yield the way out where the active release does not answer; one that an operator stopped is deployed again."""
-    if why.endswith("was stopped by hand"):
+    if stopped_by_hand(why):
         yield AGAIN
         return
     yield f"sparkops logs {service}"

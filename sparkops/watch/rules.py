@@ -8,14 +8,15 @@ clock of a rule advances while nothing was seen, and an engine that makes steps 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sparkops.config.recipe import Recipe
 from sparkops.engines.load import read, steps
+from sparkops.exchange import Reply
 from sparkops.smoke import garbage, openai
-from sparkops.smoke.prompts import COMPLETIONS
+from sparkops.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
 from sparkops.smoke.results import SmokeReport
 from sparkops.swap.journal import HOUR_S, PAUSES_S, RESTARTS
 
@@ -84,16 +85,30 @@ class LightAnswer:
     garbage: str = ""
 
 
+READERS: Mapping[str, Callable[[Reply], object]] = {
+    COMPLETIONS: openai.chat,
+    EMBEDDINGS: openai.vectors,
+    RERANK: openai.scores,
+}
+"""By path of a light question: how its answer is read. Raises Unusable."""
+
+
 def judged(report: SmokeReport, recipe: Recipe) -> LightAnswer:
-    """Return what a light question has shown. A wrong answer is an answer: only the gate asks for the right one."""
-    entries = [entry for entry in report.transcript if entry.request.path == COMPLETIONS]
+    """Return what a light question has shown.
+
+    A wrong answer in a chat is an answer: only the gate asks for the right one. Vectors and scores have no such middle:
+    the gate has seen this model get the same texts right, and nothing in them is drawn by chance.
+    """
+    entries = [entry for entry in report.transcript if entry.request.path in READERS]
     if not entries:
         return LightAnswer(silent="; ".join(report.findings))
     try:
-        texts = [openai.chat(entry.reply).text for entry in entries]
+        answers = [READERS[entry.request.path](entry.reply) for entry in entries]
     except openai.Unusable as error:
         return LightAnswer(silent=str(error))
-    for text in texts:
+    if recipe.serve.task != "chat":
+        return LightAnswer(garbage="" if report.ok else "; ".join(report.findings))
+    for text in (answer.text for answer in answers if isinstance(answer, openai.ChatReply)):
         for problem, expected, got in garbage.garbage(text, recipe.probe.smoke.text):
             return LightAnswer(garbage=f"{problem}; expected {expected}; got {got}: {openai.shown(text)}")
     return LightAnswer()
@@ -121,6 +136,8 @@ class EngineLook:
     running: bool = True
     starting: bool = False
     """Whether its guard is about to start it, or does."""
+    hindered: str = ""
+    """Why its start, which its guard retries, does not happen."""
     paused: bool = False
     """Whether nothing can be concluded: it loads, its node has a lease, or Docker was not read."""
     sample: EngineSample | None = None
@@ -235,4 +252,5 @@ def breaches(watch: EngineWatch, recipe: Recipe) -> Iterator[Breach]:
         yield Breach(Rule.RESTARTS, 0.0, f"{restarts} restarts within an hour")
     if watch.down_s is not None and look.at_s - watch.down_s >= DOWN_S:
         age_s = look.at_s - watch.down_s
-        yield Breach(Rule.RANK_DOWN, age_s, f"not running for {age_s:.0f} s, and nothing starts it")
+        why = f"its start is retried in vain: {look.hindered}" if look.hindered else "nothing starts it"
+        yield Breach(Rule.RANK_DOWN, age_s, f"not running for {age_s:.0f} s: {why.splitlines()[0]}")

@@ -18,6 +18,7 @@ OTHERWISE = {
     "demo",
     "deploy",
     "doctor",
+    "events",
     "fit",
     "follow",
     "gateway rebuild",

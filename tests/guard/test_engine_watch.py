@@ -73,6 +73,7 @@ class Node:
             head=True,
             container=running,
             starting=False,
+            hindered="",
             unknown=False,
             restarts=0,
         )
@@ -238,3 +239,46 @@ def test_during_a_swap_nothing_is_watched(node: Node) -> None:
         node.follower._service("chat").order = order(journal, "n1", "boot")
 
     assert node.follower.promoted() == []
+
+
+def serves(node: Node, trouble: str = "", **states: Any) -> list[PromotedRank]:
+    """Let the node have one rank of a replica on two, of which the other one is r1 on n2; return what is watched."""
+    other = replace(node.rank, node="n2", container="r1")
+    active = Deployment("q-1", Slot.BLUE, (Replica((node.rank, other)),))
+    journal = replace(Journal("chat", "n1", active=active, revision=3), trouble=trouble)
+    name, digest = node.rank.container, engine_spec.digest(node.rank)
+    stopped = replace(container(rank(**QUICK)), name=name, spec=digest, state="exited")
+    with node.follower.jobs.lock:
+        service = node.follower._service("chat")
+        service.record = Record(copy=journal, armed=node.rank, alone=False, term=1)
+        service.order = order(journal, "n1", "boot")
+        service.update({name: stopped}, 1.0)
+        service.run(stopped).checked = True
+        for key, value in states.items():
+            setattr(service.start(name), key, value)
+    return node.follower.promoted()
+
+
+def test_a_replica_of_which_an_operator_stopped_a_rank_elsewhere_is_not_down(node: Node) -> None:
+    assert [found.rank.container for found in serves(node)] == [node.rank.container]
+    assert serves(node, trouble="r1 was stopped by hand") == []
+    assert [found.rank.container for found in serves(node, trouble="other was stopped by hand")] == [
+        node.rank.container
+    ]
+
+
+def test_a_line_on_the_progress_of_an_earlier_start_is_no_start(node: Node) -> None:
+    """Nothing removes it where a start was given up: RANK_DOWN would be hidden for ever."""
+    (found,) = serves(node, progress="waiting for the answer of another guard")
+
+    assert (found.starting, found.hindered) == (False, "")
+
+
+@pytest.mark.parametrize("hindered", [{"refused": "memory not freed within 60 s"}, {"refusals": 3}])
+def test_a_start_that_is_retried_in_vain_is_not_about_to_happen(node: Node, hindered: dict[str, Any]) -> None:
+    (found,) = serves(node, **hindered)
+    node.follower._service("chat").pending = node.rank.container
+    (pending,) = node.follower.promoted()
+
+    assert (found.starting, pending.starting) == (False, False)
+    assert found.hindered == hindered.get("refused", "Docker refuses it")

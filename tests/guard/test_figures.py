@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import threading
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,3 +65,78 @@ def test_an_engine_whose_metrics_fail_has_no_figures_of_earlier(sample: dict[str
     facts = inspect("sparkops-chat-blue", labels, "running")
 
     assert Figures(leadership, sampler, lambda: None)._engine(facts, sample).sums == expected
+
+
+@dataclass
+class SlowSampler:
+    """A sampler whose Docker hangs while `open_` is not set; `reads` counts what was begun."""
+
+    open_: threading.Event = field(default_factory=threading.Event)
+    reads: int = 0
+    error: OSError | None = None
+
+    def engines(self) -> tuple[list[Any], list[Any], dict[str, Any]]:
+        self.reads += 1
+        self.open_.wait(60.0)
+        if self.error:
+            raise self.error
+        return [], [], {"code": 0}
+
+
+def hanging(sampler: SlowSampler, wait_s: float = 0.05) -> Figures:
+    reach = SimpleNamespace(links=(), lost={}, last={})
+    leadership: Any = SimpleNamespace(
+        node=SimpleNamespace(name="n1"), members=SimpleNamespace(leads=True, reach=reach), leads={}
+    )
+    slow: Any = sampler
+    return Figures(leadership, slow, lambda: None, wait_s=wait_s)
+
+
+def value(text: bytes, name: str) -> float | None:
+    lines = (line.split() for line in text.decode().splitlines())
+    return next((float(words[1]) for words in lines if words and words[0] == name), None)
+
+
+def test_while_docker_hangs_scrapes_get_the_last_figures_and_the_time_of_their_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(figures, "KEPT_S", 0.0)
+    sampler = SlowSampler()
+    sampler.open_.set()
+    served = hanging(sampler, wait_s=60.0)
+    before = served.text()
+    sampler.open_.clear()
+    served.wait_s = 0.05
+    late = [served.text() for _ in range(3)]
+
+    assert [value(before, name) for name in ("sparkops_docker_up", "sparkops_guard_leads")] == [1.0, 1.0]
+    assert value(before, "sparkops_guard_read_time_seconds") is not None
+    for text in late:
+        assert value(text, "sparkops_docker_up") == 0.0
+        assert value(text, "sparkops_guard_leads") == 1.0
+        assert value(text, "sparkops_guard_read_time_seconds") == value(before, "sparkops_guard_read_time_seconds")
+    assert sampler.reads == 2, "a read that hangs is the only one"
+
+    sampler.open_.set()
+    served.wait_s = 60.0
+    assert value(served.text(), "sparkops_docker_up") == 1.0
+
+
+def test_a_guard_whose_docker_hangs_from_its_start_serves_what_it_knows() -> None:
+    sampler = SlowSampler()
+    text = hanging(sampler).text()
+    sampler.open_.set()
+
+    assert (value(text, "sparkops_docker_up"), value(text, "sparkops_guard_leads")) == (0.0, 1.0)
+    assert value(text, "sparkops_guard_read_time_seconds") is None
+
+
+def test_a_read_that_fails_is_an_error_and_the_next_scrape_reads_again() -> None:
+    sampler = SlowSampler(error=OSError("no disk"))
+    sampler.open_.set()
+    served = hanging(sampler, wait_s=60.0)
+
+    with pytest.raises(OSError, match="no disk"):
+        served.text()
+    sampler.error = None
+    assert value(served.text(), "sparkops_docker_up") == 1.0

@@ -38,6 +38,7 @@ class Node:
     def __init__(self, docker: DockerSocket, directory: Path) -> None:
         self.docker, self.now_s, self.generated, self.running, self.healthy = docker, 0.0, 100, 2, True
         self.pages: list[str] = []
+        self.metrics = True
         peer = Peer(directory, "n1", ("n1",))
         peer.write(Journal("chat", "n1"))
         verbs = {
@@ -49,7 +50,8 @@ class Node:
         self.pages.append(request.path)
         running = f'vllm:num_requests_running{{engine="0"}} {self.running}\n'
         text = f'{running}vllm:generation_tokens_total{{engine="0"}} {self.generated}\n'
-        return Answer(200 if self.healthy else 503, text.encode())
+        fails = not self.healthy or (request.path == "/metrics" and not self.metrics)
+        return Answer(503 if fails else 200, text.encode())
 
     def has_engine(self, port: int, started: str = "2026-11-22T08:00:00Z") -> None:
         labels = {"service": "chat", "release": "r1", "slot": "blue", "port": str(port)}
@@ -268,3 +270,14 @@ def test_the_figures_of_an_engine_that_stopped_showing_them_are_unknown(node: No
     later = node.sampler.newest("c")
     assert later is not None
     assert (later.figures, node.sampler.newest("other")) == ({}, None)
+
+
+def test_a_page_of_metrics_that_failed_once_makes_no_wrong_speed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkops.status.node_survey.RATE_S", 0.0)
+    node.sampler.look()
+    node.metrics, node.now_s, node.generated = False, 15.0, 700
+    node.sampler.look()
+    node.metrics, node.now_s = True, 20.0
+    [rank] = node.report().ranks
+
+    assert (rank.load, rank.rates.tok_s) == (Load(2, 0, 700), 0.0)

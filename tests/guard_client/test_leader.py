@@ -15,6 +15,7 @@ from sparkops.command import Command
 from sparkops.errors import Busy, ConnectionLost, NeedsOperator, NodeError, PlanRefused, SparkopsError
 from sparkops.guard_client.commands import RELAY
 from sparkops.guard_client.leader import LIMIT, Decision, Leader
+from sparkops.guard_client.membership import GuardSettings
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Stream
 from sparkops.swap.intents import Hold
@@ -67,15 +68,15 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
         assert leader.state("other") == replace(leader.state("other"), journal=Journal("other", "n1"))
         leader.give_secret("chat", "ray-q-blue", "t0k3n")
         assert leader.key_of("n2") == ("key of n2", 0)
-        leader.join("n1", "k", 3, ["10.0.0.1"])
-        leader.set_peers({"n2": ("10.0.0.2", 10844)}, monitoring=None)
+        leader.join("n1", "k", 3, ["10.0.0.1"], **GuardSettings().request)
+        leader.set_peers({"n2": ("10.0.0.2", 10844)}, monitoring=None, webhook=None)
         assert leader.intend("chat", Hold("i1", 7, "fair")) == Decision("accepted")
         assert [event["kind"] for event in leader.events("chat", 0)] == ["intent", "note"]
     assert peer.requests("secret") == [{"op": "secret", "service": "chat", "name": "ray-q-blue", "value": "t0k3n"}]
-    sent = {"leader": "n1", "key": "k", "term": 3, "gateway": ["10.0.0.1"], "monitoring": None}
+    sent = {"leader": "n1", "key": "k", "term": 3, "gateway": ["10.0.0.1"], "monitoring": None, "webhook": None}
     assert peer.requests("join") == [{"op": "join", **sent}]
     peers = {"n2": {"address": "10.0.0.2", "port": 10844}}
-    assert peer.requests("peers") == [{"op": "peers", "peers": peers, "monitoring": None}]
+    assert peer.requests("peers") == [{"op": "peers", "peers": peers, "monitoring": None, "webhook": None}]
     assert peer.requests("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
 
 

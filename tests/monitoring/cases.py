@@ -25,6 +25,9 @@ CASES: dict[str, dict[str, str]] = {
         'sparkops_service_swap{service="chat",mode="beside",phase="bake",reverting="false"}': turned("1", "_")
     },
     "SparkopsGuardNotReached": {'sparkops_peer_reachable{node="n1",peer="n2"}': turned("0", "1")},
+    "SparkopsEngineFinding": {
+        'sparkops_engine_finding{service="chat",container="sparkops-chat-blue",code="STALLED"}': turned("1", "_")
+    },
     "SparkopsEngineRestarts": {'sparkops_engine_start_time_seconds{service="chat"}': turned("0+9", "2000")},
     "SparkopsEngineQueue": {'sparkops_engine_requests_waiting{service="chat"}': turned("8", "7")},
     "SparkopsKvCacheFull": {'sparkops_engine_kv_cache_used_ratio{service="chat"}': turned("0.96", "0.5")},

@@ -19,13 +19,18 @@ from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, 
 from sparkops.monitoring.alerts import ALERTS, CRITICAL
 from sparkops.monitoring.dashboard import COLUMNS, dashboard, expressions
 from sparkops.monitoring.files import files
+from sparkops.notices.catalogue import CATALOGUE, Code
 from sparkops.swap.model import Answer, Phase
+from sparkops.watch.finding import EngineFinding
 from tests.deploy.states import swapping
 from tests.examples import HOST, container, rank
 from tests.monitoring.cases import BAD_MIN, CASES
 from tests.monitoring.conftest import KEY, fleet_of
 from tests.monitoring.programs import program
 
+FINDING = EngineFinding(
+    code="STALLED", service="chat", node="n1", container="c", since=1.0, detail="no step", next_step="sparkops status"
+)
 NAME = re.compile(r"\bsparkops_[a-z0-9_]+")
 VARIABLES = {"$service": ".*", "$node": ".*", "$__rate_interval": "1m"}
 
@@ -48,7 +53,9 @@ def served() -> set[str]:
         engines=(EngineFigures(container(rank()), True, sums),),
         peers=(PeerFigures("n2", True, 1.0),),
         services=(ServiceFigures(swapping(Phase.LOAD).journal, Answer.YES, needs_operator=False),),
+        findings=(FINDING,),
         ordered_at=1.0,
+        read_at=1.0,
     )
     families = set(re.findall(r"# TYPE (\S+)", text(full).decode()))
     ends = {f"{name}{end}" for name in families for end in ("_sum", "_count") if name.endswith("_token_seconds")}
@@ -59,6 +66,18 @@ def served() -> set[str]:
 
 def test_no_critical_alert_fires_at_a_single_scrape() -> None:
     assert [alert.name for alert in ALERTS if alert.severity == CRITICAL and alert.lasting == "0s"] == []
+
+
+def test_what_lasts_and_a_guard_tells_has_a_rule_of_the_same_severity_and_time() -> None:
+    """The hold is an operator's own word."""
+    rules = {alert.event: alert.rule() for alert in ALERTS if alert.event}
+    lasting = {code for code, entry in CATALOGUE.items() if entry.lasts}
+
+    assert lasting - set(rules) == {Code.HOLD}
+    for event, rule in rules.items():
+        entry = CATALOGUE[event]
+        assert rule["labels"] == {"severity": entry.severity.value, "event": event.value}
+        assert rule["for"] == f"{entry.after_s:.0f}s"
 
 
 def test_every_expression_names_figures_that_are_served() -> None:

@@ -17,6 +17,7 @@ from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, 
 from sparkops.guard.monitoring import FiguresServer
 from sparkops.guard.state import Monitored, State
 from sparkops.swap.model import Answer, Phase
+from sparkops.watch.finding import EngineFinding
 from tests.deploy.states import serving, swapping
 from tests.examples import HOST, container, rank
 from tests.monitoring.conftest import KEY, NODES
@@ -43,6 +44,11 @@ BAD = replace(
     engines=(replace(ENGINE, sums=BUSY),),
     peers=(PeerFigures("n2", False, 1.0),),
     services=(BAD_SERVICE,),
+    findings=(
+        EngineFinding(
+            code="STALLED", service="chat", node="n1", container="c", since=1.0, detail="no step", next_step="status"
+        ),
+    ),
 )
 REPLIES = """\
 # TYPE haproxy_backend_http_responses_total counter

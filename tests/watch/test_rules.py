@@ -12,7 +12,7 @@ from sparkops.engines.vllm.figures import STEPS
 from sparkops.exchange import Reply, Request
 from sparkops.guard.node_report import IDLE_S
 from sparkops.smoke.coverage import lightest, planned
-from sparkops.smoke.prompts import COMPLETIONS
+from sparkops.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
 from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
 from sparkops.status.node_survey import figures
 from sparkops.swap.journal import HOUR_S, RESTARTS
@@ -191,6 +191,14 @@ def test_a_rank_that_nothing_starts(engine: Engine) -> None:
     assert engine.after(1.0, running=True) == []
 
 
+def test_a_rank_that_is_down_says_why_its_start_does_not_happen(engine: Engine) -> None:
+    engine.after(10.0, running=False, hindered="memory not freed within 60 s\nnext: a reboot")
+    engine.after(DOWN_S)
+    (breach,) = rules.breaches(engine.watch, RECIPE)
+
+    assert breach.detail == "not running for 300 s: its start is retried in vain: memory not freed within 60 s"
+
+
 @pytest.mark.parametrize("kept", [{"starting": True}, {"paused": True}], ids=["starting", "paused"])
 def test_a_rank_that_may_not_start_yet_is_not_down(engine: Engine, kept: dict[str, Any]) -> None:
     engine.after(10.0, running=False)
@@ -262,6 +270,49 @@ def test_the_light_question_is_the_first_of_the_light_pass() -> None:
     assert [check.name for check in planned(question) if check.runs] == ["health", "questions"]
     assert question.probe.smoke.questions.prompts == RECIPE.probe.smoke.questions.prompts[:1]
     assert lightest(recipe(probe={"smoke": {"questions": {"enabled": False}}})) is None
+
+
+@pytest.mark.parametrize(("task", "check"), [("embedding", "embeddings"), ("rerank", "rerank")])
+def test_the_light_question_of_another_task_is_the_check_of_its_gate(task: str, check: str) -> None:
+    made = recipe(serve={"task": task})
+    question = lightest(made)
+
+    assert question is not None
+    assert [check.name for check in planned(question) if check.runs] == ["health", check]
+    assert lightest(recipe(serve={"task": task}, probe={"smoke": {check: {"enabled": False}}})) is None
+
+
+VECTORS = Reply(200, ((0.1, '{"data": [{"index": 0, "embedding": [0.1, 0.2]}]}'),), 0.1)
+SCORES = Reply(200, ((0.1, '{"results": [{"index": 0, "relevance_score": 0.5}]}'),), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "finding", "silent", "garbage"),
+    [
+        (VECTORS, "", "", ""),
+        (VECTORS, "a vector has no direction", "", "embeddings: a vector has no direction"),
+        (Reply(0, (), 4.0, "no answer within 4 s"), "no answer within 4 s", "no answer within 4 s", ""),
+        (Reply(500, ((0.1, "dead"),), 0.1), "HTTP 500", "HTTP 500: 'dead'", ""),
+    ],
+    ids=["right", "wrong", "late", "error"],
+)
+def test_what_the_check_of_an_embedding_model_shows(reply: Reply, finding: str, silent: str, garbage: str) -> None:
+    entries = (Entry("embeddings", 1, 0.0, Request(EMBEDDINGS, {}), reply, ok=not finding),)
+    verdict = CheckVerdict("embeddings", 1, 0.1, CheckFinding(finding))
+    made = recipe(serve={"task": "embedding"})
+    shown = rules.judged(SmokeReport(int(not finding), 1, (verdict,), entries, 1.0), made)
+
+    assert (shown.silent, shown.garbage) == (silent, garbage)
+
+
+@pytest.mark.parametrize(("finding", "garbage"), [("", ""), ("equal scores", "rerank: equal scores")])
+def test_what_the_check_of_a_reranker_shows(finding: str, garbage: str) -> None:
+    entries = (Entry("rerank", 1, 0.0, Request(RERANK, {}), SCORES, ok=not finding),)
+    verdict = CheckVerdict("rerank", 1, 0.1, CheckFinding(finding))
+    made = recipe(serve={"task": "rerank"})
+    shown = rules.judged(SmokeReport(int(not finding), 1, (verdict,), entries, 1.0), made)
+
+    assert (shown.silent, shown.garbage) == ("", garbage)
 
 
 def busy(page: dict[str, float]) -> Iterator[dict[str, float]]:
