@@ -43,6 +43,7 @@ REACHING = {
     "images.build",
     "images.delivery",
     "images.distribute",
+    "images.offline",
     "lock.locking",
     "network.preflight",
     "network.routes",

@@ -144,7 +144,7 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
     if image is None:
         raise BuildFailed(member.name, f"image not found after the build: {order.candidate}")
     try:
-        verdicts, labels = _pass_gate(member, order, image, report)
+        verdicts, labels = pass_gate(member, order, image, report)
         image = _name(member, order, image, labels)
     finally:
         with suppress(CommandFailed):  # a parallel build of the same image may have removed it
@@ -238,10 +238,13 @@ def _explain(node: str, progress: buildkit.BuildProgress, failed: CommandFailed)
     return BuildFailed(node, f"the build failed: {place}\n{output}", next_step=step)
 
 
-def _pass_gate(
+def pass_gate(
     member: Member, order: BuildOrder, image: Facts, report: OnEvent
 ) -> tuple[tuple[GateVerdict, ...], Mapping[str, str]]:
-    """Check the image. Only an image that passes gets a tag, so no other can start."""
+    """Check the image. Only an image that passes gets a tag, so no other can start. Raises ImageRejected.
+
+    Returns the verdicts, and the labels that tell its contents.
+    """
     report(Event(member.name, "checking the image"))
     try:
         printed = member.node.run(order.gate.command(image["Id"])).stdout
