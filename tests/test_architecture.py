@@ -44,6 +44,7 @@ REACHING = {
     "images.build",
     "images.delivery",
     "images.distribute",
+    "images.offline",
     "lock.locking",
     "maintenance.cordoning",
     "maintenance.drain",

@@ -1,4 +1,4 @@
-"""The verbs build and images copy."""
+"""The verb build; cli/image_copies.py has the family images."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import copy_targets, load_fleet, load_recipe
-from sparkops.cli.options import DRY_RUN, JSON, NODES, RECIPE, SOURCE, TARGETS, WAIT, make_family
+from sparkops.cli.named import load_fleet, load_recipe
+from sparkops.cli.options import DRY_RUN, JSON, NODES, RECIPE, WAIT
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data_json, say
 from sparkops.config import assets
@@ -24,8 +24,6 @@ from sparkops.images.delivery import CopiedImage
 from sparkops.nodes.connected import connect
 from sparkops.release import image_labels
 from sparkops.render.context import build_context, mounts_wheels, render
-
-family = make_family("images", "Manage images on the nodes")
 
 
 def build(
@@ -68,7 +66,7 @@ def build(
             source, results = distribute.build_once(connected, order, report, wait)
         else:
             results = build_on_all(connected, order, report, wait)
-    _show_results(order.tag, source, results)
+    show_results(order.tag, source, results)
     if json:
         nodes_json = {name: _as_json(result, source) for name, result in results.items()}
         data_json({"tag": order.tag, "inputs": order.context.digest, "nodes": nodes_json})
@@ -103,7 +101,8 @@ def _show(order: BuildOrder, nodes: Sequence[str], *, once: bool) -> None:
         say(f"{order.tag} copied to the others from {nodes[0]} or a node that has it: missing layers only")
 
 
-def _show_results(tag: str, source: str | None, results: Mapping[str, Built | CopiedImage]) -> None:
+def show_results(tag: str, source: str | None, results: Mapping[str, Built | CopiedImage]) -> None:
+    """Print what became of an image on each node. `source`: where copies came from."""
     for name, result in results.items():
         if isinstance(result, Built):
             text = f"{'built' if result.new else 'nothing to do'}: {tag}, {result.size_gib:.2f} GiB"
@@ -118,28 +117,6 @@ def _as_json(result: Built | CopiedImage, source: str | None) -> dict[str, objec
         gates = [asdict(verdict) for verdict in result.verdicts]
         return {"image": result.image, "built": result.new, "from": None, "sent": 0, "gates": gates}
     return {"image": result.image, "built": False, "from": source, "sent": result.sent, "gates": []}
-
-
-@family.command()
-def copy(context: typer.Context, recipe: RECIPE, source: SOURCE, to: TARGETS = None, json: JSON = False) -> None:
-    """Copy an image from one node to others
-
-    Sends only the layers that a node lacks.
-
-    Example: sparkops images copy 122b-autoround --from spark-1
-    """
-    fleet = load_fleet(context.obj)
-    loaded = load_recipe(recipe, fleet)
-    targets = copy_targets(fleet, loaded, source, to)
-    tag = make_order(loaded, fleet).tag
-    with connect(fleet, [source, *targets]) as connected, progress() as report:
-        copied = distribute.copy(connected, tag, source, report)
-    _show_results(tag, source, copied)
-    if json:
-        nodes = {
-            name: {"image": image.image, "bytes": image.size, "sent": image.sent} for name, image in copied.items()
-        }
-        data_json({"tag": tag, "from": source, "nodes": nodes})
 
 
 def make_order(recipe: Recipe, fleet: Fleet) -> BuildOrder:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sparkops.cli.named import find_recipe, load_fleet
-from sparkops.cli.options import JSON, RECIPE
+from sparkops.cli.options import JSON, RECIPE, YES
 from sparkops.cli.progress import progress
-from sparkops.cli.terminal import data_json, say, write
+from sparkops.cli.terminal import confirm, data_json, say, write
 from sparkops.config import assets
-from sparkops.config.lock import Lock, lock_file, lock_text, not_locked, read_lock
-from sparkops.config.recipe import load_unlocked
+from sparkops.config.lock import Lock, Parent, lock_file, lock_text, not_locked, read_lock
+from sparkops.config.recipe import Recipe, load_unlocked
 from sparkops.images.build import build_on, of_recipe
 from sparkops.lock import locking
-from sparkops.nodes.connected import connect
+from sparkops.lock.finished import Difference, differences
+from sparkops.nodes.connected import Member, connect
+from sparkops.nodes.progress import OnEvent
 from sparkops.render.context import build_context
 
 
@@ -34,6 +38,7 @@ def lock(
     build: Annotated[
         bool, typer.Option(help="Build from the lock, and add the versions that the image reports")
     ] = True,
+    yes: YES = False,
     json: JSON = False,
 ) -> None:
     """Pin base image, packages, mods and models
@@ -41,6 +46,9 @@ def lock(
     Writes NAME.lock beside the recipe, with their digests and hashes.
 
     An up-to-date lock is not changed. If the recipe has changed, versions that still match are kept.
+
+    --update of a finished image (`image.use` with a tag) first shows what the newer digest changes: versions of vLLM,
+    torch, FlashInfer, NCCL and CUDA, architecture, size, date. Without confirmation the lock stays as it is.
 
     Example: sparkops lock 122b-autoround --node spark-1
     """
@@ -55,24 +63,47 @@ def lock(
         _show(before, file, json=json)
         return
     name = node or (unlocked.nodes or list(fleet.nodes))[0]
-    with connect(fleet, [name]) as connected, progress() as report:
+    with connect(fleet, [name]) as connected:
         member = connected.members[name]
-        resolved = locking.lock_on(member, unlocked, files, None if update else before, str(int(time.time())), report)
-        if build:
-            locked = unlocked.with_lock(resolved)
-            order = of_recipe(locked, build_context(locked, files.templates, files.mods, files.inputs), files.gate)
-            build_on(member, order, report)
-            resolved = resolved.model_copy(update={"contents": locking.contents(member, locked, order, files)})
+        with progress() as report:
+            old = before.parent if before else None
+            parent = locking.resolve_parent(member, unlocked, None if update else old, report)
+            changed = _changed(member, unlocked, old, parent, report)
+        for difference in changed:
+            say(f"{parent.name}: {difference}")
+        if before and changed and not confirm(f"Take the newer digest of {parent.name}?", yes=yes):
+            say(f"{file} was not changed", fg="yellow")
+            _show(before, file, changed, taken=False, json=json)
+            return
+        with progress() as report:
+            kept = None if update else before
+            resolved = locking.lock_on(member, unlocked, files, parent, kept, str(int(time.time())), report)
+            if build:
+                locked = unlocked.with_lock(resolved)
+                order = of_recipe(locked, build_context(locked, files.templates, files.mods, files.inputs), files.gate)
+                build_on(member, order, report)
+                resolved = resolved.model_copy(update={"contents": locking.contents(member, locked, order, files)})
     write(file, lock_text(unlocked.name, resolved))
     say(f"wrote {file}", fg="green")
-    _show(resolved, file, json=json)
+    _show(resolved, file, changed, json=json)
 
 
-def _show(lock: Lock, file: Path, *, json: bool) -> None:
-    """Print what is locked and what is not."""
+def _changed(
+    member: Member, recipe: Recipe, old: Parent | None, new: Parent, report: OnEvent
+) -> tuple[Difference, ...]:
+    """Return what another digest of the recipe's finished image changes; nothing for the same one, or a first lock."""
+    if old is None or not recipe.image.use or old.name != new.name or old.digest in (None, new.digest):
+        return ()
+    return differences(locking.known_parent(member, old, report), new)
+
+
+def _show(lock: Lock, file: Path, changed: Sequence[Difference] = (), *, taken: bool = True, json: bool) -> None:
+    """Print what is locked and what is not. `changed`: what a newer digest changes, `taken` or not."""
     unlocked = not_locked(lock)
     say(f"{len(lock.packages)} packages, {len(lock.mods)} files of mods, {len(lock.models)} models")
     for text in unlocked:
         say(f"not locked: {text}")
     if json:
-        data_json({"file": str(file), "lock": lock.model_dump(mode="json"), "not_locked": unlocked})
+        rows = [{**asdict(difference), "same": difference.same} for difference in changed]
+        update = {"changes": rows, "taken": taken} if changed else None
+        data_json({"file": str(file), "lock": lock.model_dump(mode="json"), "not_locked": unlocked, "update": update})

@@ -76,7 +76,7 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
         "models": Verb("models", "family", "Manage model weights on the nodes"),
         "lock": Verb("lock", "lock", "Pin base image, packages, mods and models"),
         "build": Verb("images", "build", "Build and verify an image on its nodes"),
-        "images": Verb("images", "family", "Manage images on the nodes"),
+        "images": Verb("image_copies", "family", "Manage images on the nodes"),
         "render": Verb("recipes", "render", "Render recipes to Dockerfiles"),
         "lint": Verb("lint", "lint", "Check Dockerfiles and recipes"),
     },

@@ -29,6 +29,22 @@ Pinned = TypeVar("Pinned", bound=Weights)
 Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 hex digits")]
 
 
+class Finished(Section):
+    """What a finished image (`image.use`) contains. None is unknown."""
+
+    vllm: Line | None = None
+    torch: Line | None = None
+    flashinfer: Line | None = None
+    nccl: Line | None = None
+    cuda: Line | None = None
+    """The CUDA that torch was built for, else CUDA_VERSION of the image."""
+    architecture: Line | None = None
+    """As registries name it, such as arm64."""
+    bytes: Annotated[int, Field(ge=0)] | None = None
+    """Its size on a node, unpacked."""
+    created: Line | None = None
+
+
 class Parent(Section):
     """The image of FROM."""
 
@@ -38,6 +54,8 @@ class Parent(Section):
     """What a registry calls it; None for an image that no registry gave."""
     layers: list[Line] = []
     """The digest of each of its layers: two images with the same ones hold the same files."""
+    finished: Finished | None = None
+    """Contents of a finished image, to compare a newer one with."""
 
 
 class Contents(Section):

@@ -216,6 +216,11 @@ def label(image: str, name: str, labels: Mapping[str, str]) -> Command:
     return Command(argv, stdin=_tar("Dockerfile", f"FROM {image}\n".encode(), 0o644, 0), timeout_s=120.0, changes=True)
 
 
+def read_manifest(image: str) -> Command:
+    """Print the manifest, or list of manifests, that a registry has of an image."""
+    return Command((*BUILDKIT, "docker", "buildx", "imagetools", "inspect", "--raw", image), timeout_s=60.0)
+
+
 def tag(image: str, name: str) -> Command:
     return docker("tag", image, name)
 

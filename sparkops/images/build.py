@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -34,7 +35,19 @@ DENIED = re.compile(
     r"(?:authorization failed|no basic auth credentials|401 Unauthorized|403 Forbidden|insufficient_scope)"
 )
 """BuildKit's message where a registry wants another login, or none for an image that does not exist there."""
+OTHER_PLATFORM = re.compile(
+    r"failed to resolve source metadata for (?P<image>\S+): .*no match for platform in manifest"
+)
+"""BuildKit's message for an image of other architectures."""
+CUT_OFF = re.compile(
+    r"failed to copy|httpReadSeeker|unexpected EOF|connection reset by peer|connection refused|broken pipe|i/o timeout|"
+    r"TLS handshake timeout|50[0234] (?:Internal|Bad|Service|Gateway)"
+)
+"""Messages for a registry whose connection ended in the middle of a layer, or that failed for now."""
+CUT = "the connection to the registry was cut off while"
 NAME_TRIES, NAME_PAUSE_S = 3, 0.5
+PULL_TRIES, PULL_PAUSE_S = 3, 1.0
+"""Tries of a build whose pull was cut off. BuildKit itself retries a layer before, and keeps complete ones."""
 T = TypeVar("T")
 
 
@@ -144,7 +157,7 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
     if image is None:
         raise BuildFailed(member.name, f"image not found after the build: {order.candidate}")
     try:
-        verdicts, labels = _pass_gate(member, order, image, report)
+        verdicts, labels = pass_gate(member, order, image, report)
         image = _name(member, order, image, labels)
     finally:
         with suppress(CommandFailed):  # a parallel build of the same image may have removed it
@@ -193,9 +206,21 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
 
 
 def run_build(member: Member, order: BuildOrder, report: OnEvent) -> None:
-    """Build the candidate; retry after a step that Docker failed to start. Raises BuildFailed."""
+    """Build the candidate; retry after a step that Docker failed to start, and a pull that was cut off.
+
+    Raises BuildFailed. Until the last step has ended, the candidate has no name.
+    """
     cancel = member.node.cancel
-    _retry_name(member, lambda: retry_start(lambda: _run_build(member, order, report), (), (BuildFailed,), cancel))
+
+    def build() -> None:
+        retry_start(lambda: _run_build(member, order, report), (), (BuildFailed,), cancel)
+
+    def retried(error: BuildFailed) -> None:
+        report(Event(member.name, f"retrying after: {error.problem}"))
+
+    waiting = Waiting(PULL_PAUSE_S, cancel=cancel, tries=PULL_TRIES)
+    pull = partial(waiting.retry, build, lambda error: isinstance(error, BuildFailed) and CUT in error.problem, retried)
+    _retry_name(member, pull)
 
 
 def _retry_name(member: Member, build: Callable[[], T]) -> T:
@@ -219,15 +244,22 @@ def _run_build(member: Member, order: BuildOrder, report: OnEvent) -> None:
     try:
         member.node.run(command, stdin=tar(order.context, order.open_file), on_line=on_line)
     except CommandFailed as failed:
-        raise _explain(member.name, progress, failed) from failed
+        raise _explain(member, progress, failed) from failed
 
 
-def _explain(node: str, progress: buildkit.BuildProgress, failed: CommandFailed) -> BuildFailed:
+def _explain(member: Member, progress: buildkit.BuildProgress, failed: CommandFailed) -> BuildFailed:
+    node, printed = member.name, "\n".join((*progress.tail, failed.completed.stderr))
     if progress.disk_full:
         step = "Free space on the node: docker system df; docker builder prune"
         return BuildFailed(node, f"the node's disk is full (step {progress.step})", next_step=step)
     place = progress.failed or progress.step or "no step started"
-    if denied := DENIED.search("\n".join((*progress.tail, failed.completed.stderr))):
+    if other := OTHER_PLATFORM.search(printed):
+        return other_architecture(member, other["image"])
+    if " FROM " in place and CUT_OFF.search(failed.completed.stderr):
+        words = failed.completed.last_lines.splitlines()[-1:] or [""]
+        problem = f"{CUT} the node pulled {place.partition(' FROM ')[2]}: {words[0]}"
+        return BuildFailed(node, problem, next_step="Run the command again: layers that are complete are kept.")
+    if denied := DENIED.search(printed):
         image = denied["image"]
         host = image.partition("/")[0]
         login = f"docker login {host}" if "/" in image and re.search(r"[.:]|^localhost$", host) else "docker login"
@@ -238,10 +270,25 @@ def _explain(node: str, progress: buildkit.BuildProgress, failed: CommandFailed)
     return BuildFailed(node, f"the build failed: {place}\n{output}", next_step=step)
 
 
-def _pass_gate(
+def other_architecture(member: Member, image: str) -> BuildFailed:
+    """Return the error for an image that a registry has for other architectures only, with those that it has."""
+    machine = str(member.engine.version.get("Arch", "its architecture"))
+    try:
+        listed = member.node.run(commands.read_manifest(image)).stdout
+        has = f"; it has {', '.join(buildkit.platforms(listed))}"
+    except (CommandFailed, ValueError):
+        has = "; those that it has could not be read"
+    problem = f"{image} has no image for {machine}{has}"
+    return BuildFailed(member.name, problem, next_step="Name an image for the node's architecture in the recipe.")
+
+
+def pass_gate(
     member: Member, order: BuildOrder, image: Facts, report: OnEvent
 ) -> tuple[tuple[GateVerdict, ...], Mapping[str, str]]:
-    """Check the image. Only an image that passes gets a tag, so no other can start."""
+    """Check the image. Only an image that passes gets a tag, so no other can start. Raises ImageRejected.
+
+    Returns the verdicts, and the labels that tell its contents.
+    """
     report(Event(member.name, "checking the image"))
     try:
         printed = member.node.run(order.gate.command(image["Id"])).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field, replace
 
@@ -57,3 +58,16 @@ def advance(progress: BuildProgress, line: str) -> BuildProgress:
         drawn = match["text"].rstrip("\r").rpartition("\r")[2]  # the last state of a redrawn line
         return replace(progress, tail=(*progress.tail, drawn)[-KEEP_LINES:])
     return progress
+
+
+def platforms(manifest: str) -> list[str]:
+    """Return the architectures in a registry's list of manifests, such as arm64. Raises ValueError for other text.
+
+    Entries without a platform are attestations of the builder.
+    """
+    try:
+        listed = [entry["platform"] for entry in json.loads(manifest)["manifests"]]
+        names = {"/".join(filter(None, (item["architecture"], item.get("variant")))) for item in listed}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"expected a list of manifests, got {manifest[:120]!r}") from error
+    return sorted(names - {"unknown"})

@@ -25,7 +25,7 @@ from sparkops.transfer.rendezvous import Ends
 
 def copy(connected: Connected, tag: str, source: str, report: OnEvent) -> dict[str, CopiedImage]:
     """Copy an image from one connected node to all others in parallel. Raises NodeError for all nodes together."""
-    image, cancel = _source(connected.members[source], tag, report), connected.cancel
+    image, cancel = source_on(connected.members[source], tag, report), connected.cancel
     if gated.of(connected.fleet).require(tag, image.image.content, source):
         report(Event(source, f"{tag} was not built from this machine: content {image.image.content[:12]} noted"))
     targets = {name: member for name, member in connected.members.items() if name != source}
@@ -33,7 +33,7 @@ def copy(connected: Connected, tag: str, source: str, report: OnEvent) -> dict[s
     copies = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, ImageCopy)}
     refused = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
     with removed_on_interrupt([*copies.values()]):
-        failed = _send_all([copy for copy in copies.values() if copy.present is None], cancel)
+        failed = _send_all(image, [copy for copy in copies.values() if copy.present is None], cancel)
         present = {name: copy.present for name, copy in copies.items() if copy.present and name not in failed}
         finished = on_each(present, lambda name: copies[name].finish(present[name]), cancel)
     results: Mapping[str, CopiedImage | SparkopsError] = {**refused, **failed, **finished}
@@ -51,7 +51,8 @@ def build_once(
     return source, {**built, **copy(connected, order.tag, source, report)}
 
 
-def _source(node: Member, tag: str, report: OnEvent) -> ImageSource:
+def source_on(node: Member, tag: str, report: OnEvent) -> ImageSource:
+    """Return the image of a tag on a node, to send it. Raises NotReady for a tag that no gate has given."""
     inspect = node.engine.trusted(tag)
     if inspect is None:
         step = f"sparkops build {recipe_of(tag)} --node {node.name}"
@@ -60,12 +61,13 @@ def _source(node: Member, tag: str, report: OnEvent) -> ImageSource:
     store = layers.store(node.engine.info(), str(node.engine.version.get("Version", "0")))
     guard = node.engine.container(places.CONTAINER) if store.graph else None
     if not (store.containerd or guard):
-        _require_room(node, image.size, "docker save")
+        require_room(node, image.size, "docker save")
     sizes = layers.layer_sizes(node.engine.history(image.id))
-    return ImageSource(image, tag, node, store, guard["Image"] if guard else None, sizes, report)
+    return ImageSource(image, tag, sizes, report, node.name, node, store, guard["Image"] if guard else None)
 
 
-def _require_room(member: Member, need: int, what: str) -> None:
+def require_room(member: Member, need: int, what: str) -> None:
+    """Raise NotReady unless Docker's disk has room for `need` bytes."""
     free = host.parse(member.node.run(host.PREFLIGHT).stdout).disk_free_gib
     if short := room(free, need):
         step = "Free space: docker system df; docker image rm"
@@ -75,40 +77,39 @@ def _require_room(member: Member, need: int, what: str) -> None:
 def _prepare(source: ImageSource, target: Member) -> ImageCopy:
     prepared = ImageCopy(source, target)
     if prepared.present is None:
-        _require_room(target, prepared.room, "docker load")
+        require_room(target, prepared.room, "docker load")
     return prepared
 
 
-def _send_all(copies: Sequence[ImageCopy], cancel: threading.Event) -> dict[str, SparkopsError]:
+def _send_all(source: ImageSource, copies: Sequence[ImageCopy], cancel: threading.Event) -> dict[str, SparkopsError]:
     """Send to all targets, grouped by shared layers. Return the errors by target."""
     alike: dict[str, list[ImageCopy]] = defaultdict(list)
     for copy in copies:
         alike[str(copy.lack.shared)].append(copy)
-    outcomes = all_or_raise(on_each(alike, lambda shared: _send(alike[shared], int(shared)), cancel))
+    outcomes = all_or_raise(on_each(alike, lambda shared: _send(source, alike[shared], int(shared)), cancel))
     return {name: error for errors in outcomes.values() for name, error in errors.items()}
 
 
-def _send(copies: Sequence[ImageCopy], shared: int) -> dict[str, SparkopsError]:
+def _send(source: ImageSource, copies: Sequence[ImageCopy], shared: int) -> dict[str, SparkopsError]:
     """Send to targets that share the first `shared` layers, by the fastest method that works. Return errors by target.
 
     A target that cannot use its own layers gets all: containerd's store identifies layers also by their compression,
     which Docker does not report.
     """
-    tries = [(shared, True)] if copies[0].source.reader else []
+    tries = [(shared, True)] if source.reader else []
     tries += [(skip, False) for skip in dict.fromkeys((shared, 0))]
     remaining, errors = list(copies), dict[str, SparkopsError]()
     for number, (skip, quickly) in enumerate(tries):
         for copy in remaining if number else ():
             copy.report(f"trying another method after: {errors.pop(copy.target.name)}")
-        errors |= _try(remaining, skip, quickly=quickly)
+        errors |= _try(source, remaining, skip, quickly=quickly)
         remaining = [copy for copy in remaining if type(errors.get(copy.target.name)) is NodeError]
         if not remaining:
             break
     return errors
 
 
-def _try(copies: Sequence[ImageCopy], skip: int, *, quickly: bool) -> dict[str, SparkopsError]:
-    source = copies[0].source
+def _try(source: ImageSource, copies: Sequence[ImageCopy], skip: int, *, quickly: bool) -> dict[str, SparkopsError]:
     give, take, sender = source.program(skip, quickly=quickly), delivery.load_image(), host_of(source.node)
 
     def ends(target: Member) -> Ends:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from sparkops.config.assets import BuildInputs
-from sparkops.config.lock import Contents, Described, Lock, Parent, fingerprint
+from sparkops.config.lock import Contents, Described, Finished, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.fitting import describe
 from sparkops.docker import commands
 from sparkops.engines import ENGINES
 from sparkops.errors import CommandFailed, NodeError
 from sparkops.images import gate
-from sparkops.images.build import BuildOrder, Gate, run_build
-from sparkops.lock import resolving
+from sparkops.images.build import BuildOrder, Gate, other_architecture, run_build
+from sparkops.lock import finished, resolving
 from sparkops.memory.description import to_lock
 from sparkops.nodes import host
 from sparkops.nodes.connected import Member
+from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.render import context
 from sparkops.weights import models
@@ -26,6 +27,11 @@ from sparkops.weights import models
 PULL_TIMEOUT_S = 3600.0
 """A base with the CUDA toolkit has several GB."""
 DISK_GIB = 4.0
+PULLED = re.compile(r"^Digest: (sha256:[0-9a-f]{64})$", re.MULTILINE)
+"""Line of `docker pull`. The image may also have digests of other registries, and of earlier pulls."""
+TAG = re.compile(r":[^/:]+$")
+OTHER_PLATFORM = "no matching manifest for"
+"""Message of `docker pull` for an image of other architectures."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +51,23 @@ def fits(lock: Lock, recipe: Recipe, files: BuildFiles) -> bool:
 
 
 def lock_on(
-    member: Member, recipe: Recipe, files: BuildFiles, before: Lock | None, requested: str, report: OnEvent
+    member: Member,
+    recipe: Recipe,
+    files: BuildFiles,
+    parent: Parent,
+    before: Lock | None,
+    requested: str,
+    report: OnEvent,
 ) -> Lock:
-    """Return the lock of a recipe for a node. Keeps versions of `before` that still fit. Raises NodeError."""
+    """Return the lock of a recipe and its parent for a node. Keeps versions of `before` that still fit.
+
+    Raises NodeError.
+    """
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     lock = Lock(
         made_for=fingerprint(recipe.image),
         machine=facts.arch,
-        parent=_parent(member, recipe.image.parent, report),
+        parent=parent,
         commit=recipe.image.source.commit if recipe.image.source else None,
         whole=resolving.hashes_all(recipe),
         mods=context.hashes(context.recipe_mods(recipe, files.mods)),
@@ -73,18 +88,68 @@ def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFile
     return Contents(torch=facts.torch.version, cuda=facts.cuda, archs=list(facts.archs))
 
 
-def _parent(member: Member, name: str, report: OnEvent) -> Parent:
-    """Return the digest of an image in its registry, or its layers if only this node has it."""
-    report(Event(member.name, f"resolving {name}"))
-    with suppress(CommandFailed):  # without a registry the node may have the image
-        member.node.run(commands.docker("pull", "--quiet", name, timeout_s=PULL_TIMEOUT_S))
-    facts = member.engine.image(name)
+def resolve_parent(member: Member, recipe: Recipe, before: Parent | None, report: OnEvent) -> Parent:
+    """Return the digest of the recipe's base or finished image in its registry, or its layers if only this node has it.
+
+    Keeps the digest of `before` if it is of the same name; without `before`, takes the newest one. Raises NodeError.
+    """
+    name = recipe.image.parent
+    kept = before.digest if before and before.name == name and "@" not in name else None
+    wanted = f"{name}@{kept}" if kept else name
+    report(Event(member.name, f"resolving {wanted}"))
+    digest, why = kept, ""
+    try:
+        pulled = member.node.run(commands.docker("pull", wanted, timeout_s=PULL_TIMEOUT_S)).stdout
+        digest = kept or next(iter(PULLED.findall(pulled)), None)
+    except CommandFailed as failed:  # without a registry the node may have the image
+        if OTHER_PLATFORM in failed.completed.stderr:
+            raise other_architecture(member, wanted) from failed
+        why = failed.completed.last_lines
+    facts = member.engine.image(wanted)
     if facts is None:
-        step = "Give the node access to the registry, or load the image: docker save | docker load"
-        raise NodeError(member.name, f"image not found in a registry or on the node: {name}", next_step=step)
-    digests = [digest.partition("@")[2] for digest in facts.get("RepoDigests") or ()]
+        raise _not_pulled(member, wanted, why, kept=kept is not None)
+    if why:
+        report(Event(member.name, f"not pulled, so the image on the node is taken: {why.splitlines()[-1]}"))
+    if digest is None:
+        digest = _digest(facts, name)
+    contents = describe_finished(member, facts, report) if recipe.image.use else None
     layers = facts["RootFS"].get("Layers") or []
-    return Parent(name=name, digest=digests[0] if digests and "@" not in name else None, layers=layers)
+    return Parent(name=name, digest=None if "@" in name else digest, layers=layers, finished=contents)
+
+
+def _digest(inspect: Facts, name: str) -> str | None:
+    """Return what the registry of `name` calls an image, else what another one does; None if it is from none."""
+    digests = [item.partition("@") for item in inspect.get("RepoDigests") or ()]
+    repository = TAG.sub("", name)
+    digests.sort(key=lambda item: item[0] != repository)
+    return digests[0][2] if digests else None
+
+
+def _not_pulled(member: Member, name: str, why: str, *, kept: bool) -> NodeError:
+    said = f": {why.splitlines()[-1]}" if why else ""
+    problem = f"image not found in a registry or on the node: {name}{said}"
+    step = "Give the node access to the registry, or load the image: docker save | docker load"
+    newer = "If the registry no longer has this digest, take the newest: sparkops lock RECIPE --update"
+    return NodeError(member.name, problem, next_step=newer if kept else step)
+
+
+def describe_finished(member: Member, inspect: Facts, report: OnEvent) -> Finished:
+    """Return the contents of a finished image on the node. Versions that its Python does not print stay unknown."""
+    report(Event(member.name, "reading versions in the image"))
+    printed = ""
+    try:
+        printed = member.node.run(finished.read_versions(inspect["Id"])).stdout
+    except CommandFailed as failed:
+        report(Event(member.name, f"versions in the image are unknown: {failed.completed.last_lines}"))
+    return finished.parse(inspect, printed)
+
+
+def known_parent(member: Member, parent: Parent, report: OnEvent) -> Parent:
+    """Return a locked image with its contents, read on the node if neither the lock has them nor a pull is needed."""
+    if parent.finished or not parent.digest:
+        return parent
+    facts = member.engine.image(f"{parent.name}@{parent.digest}")
+    return parent.model_copy(update={"finished": describe_finished(member, facts, report)}) if facts else parent
 
 
 def _models(member: Member, recipe: Recipe) -> dict[str, str]:

@@ -204,6 +204,14 @@ def test_a_script_and_a_dockerfile_go_through_stdin() -> None:
     assert {name: file.read() for name, file in contents.items() if file} == {"Dockerfile": b"FROM t\n"}
 
 
+def test_the_manifest_of_a_registry_is_read_by_the_node() -> None:
+    command = commands.read_manifest("r/x:1")
+
+    env = "env DOCKER_BUILDKIT=1 BUILDX_BUILDER=default"
+    assert str(command) == f"{env} docker buildx imagetools inspect --raw r/x:1"
+    assert not command.changes
+
+
 def test_who_ended_a_container_is_read_from_docker_s_events() -> None:
     command = commands.stops("c", 1.5, 2.0)
 

@@ -102,3 +102,34 @@ def test_an_image_that_a_registry_keeps_from_this_login_is_told_with_the_login(
         run_build(member, order, lambda _: None)
 
     assert (failed.value.next_step or "").endswith(f": {login}")
+
+
+PULLING = "#5 [runner 1/3] FROM r.lan/owner/engine:1\n#5 sha256:ab 4MB / 9MB 1s\n#5 ERROR: {0}\n------\nERROR: {0}"
+CUT = "failed to copy: httpReadSeeker: failed open: unexpected EOF"
+
+
+@pytest.mark.parametrize(("well_at", "builds"), [(2, 2), (9, 3)])
+def test_a_pull_that_is_cut_off_is_repeated_so_often_and_then_explained(
+    tmp_path: Path, well_at: int, builds: int
+) -> None:
+    sent, events = tmp_path / "sent", list[Event]()
+    order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
+    member = Member("n1", None, ScriptNode("n1", argv=(str(sent), str(well_at), PULLING.format(CUT))), None)  # type: ignore[arg-type]
+    why = rf"n1: the connection to the registry was cut off while the node pulled r\.lan/owner/engine:1: ERROR: {CUT}$"
+
+    with nullcontext() if builds == well_at else pytest.raises(BuildFailed, match=why):
+        run_build(member, order, events.append)
+
+    assert len(sent.read_text().split()) == builds
+    assert sum(event.text.startswith("retrying after: the connection") for event in events) == builds - 1
+
+
+def test_an_installation_that_is_cut_off_is_no_pull(tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
+    member = Member("n1", None, ScriptNode("n1", argv=(str(sent), "9", FAILED.format("unexpected EOF"))), None)  # type: ignore[arg-type]
+
+    with pytest.raises(BuildFailed, match="the build failed"):
+        run_build(member, order, lambda _: None)
+
+    assert len(sent.read_text().split()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from functools import reduce
 
@@ -105,3 +106,16 @@ def test_of_a_line_drawn_again_and_again_the_last_is_kept(line: str, kept: str) 
 )
 def test_other_lines_say_nothing(line: str) -> None:
     assert buildkit.advance(BuildProgress(), line) == BuildProgress()
+
+
+def test_the_architectures_of_a_list_of_manifests_are_named_without_attestations() -> None:
+    platforms = [("arm64", "v8"), ("amd64", ""), ("unknown", ""), ("amd64", "")]
+    entries = [{"platform": {"architecture": name, "variant": variant, "os": "linux"}} for name, variant in platforms]
+
+    assert buildkit.platforms(json.dumps({"manifests": entries})) == ["amd64", "arm64/v8"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"manifests": [{}]}', '{"manifests": [{"platform": 1}]}'])
+def test_what_is_no_list_of_manifests_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - json's own error, or that of a list
+        buildkit.platforms(text)

@@ -28,6 +28,60 @@ CONFIG = {
     "storage": {"filesystem": {"rootdirectory": STORE}, "delete": {"enabled": True}},
     "http": {"addr": ":5000"},
 }
+LIST = """
+import hashlib, json, sys, urllib.request
+root, name, architectures = sys.argv[1], sys.argv[2], sys.argv[3:]
+IMAGE, ALL = (f"application/vnd.docker.distribution.manifest.{kind}v2+json" for kind in ("", "list."))
+
+def call(method, url, body=None, kind="application/octet-stream"):
+    headers = {"Accept": IMAGE, "Content-Type": kind}
+    return urllib.request.urlopen(urllib.request.Request(url, body, headers, method=method))
+
+def blob(content):
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    place = call("POST", f"{root}/{name}/blobs/uploads/", b"").headers["Location"]
+    call("PUT", f"{place}{'&' if '?' in place else '?'}digest={digest}", content)
+    return {"digest": digest, "size": len(content)}
+
+image = json.load(call("GET", f"{root}/{name}/manifests/own"))
+config = json.load(call("GET", f"{root}/{name}/blobs/{image['config']['digest']}"))
+listed = []
+for architecture in architectures:
+    changed = blob(json.dumps({**config, "architecture": architecture}).encode())
+    body = json.dumps({**image, "config": {**image["config"], **changed}}).encode()
+    digest = call("PUT", f"{root}/{name}/manifests/{architecture}", body, IMAGE).headers["Docker-Content-Digest"]
+    platform = {"architecture": architecture, "os": "linux"}
+    listed.append({"mediaType": IMAGE, "digest": digest, "size": len(body), "platform": platform})
+body = json.dumps({"schemaVersion": 2, "mediaType": ALL, "manifests": listed}).encode()
+print(call("PUT", f"{root}/{name}/manifests/all", body, ALL).headers["Docker-Content-Digest"])
+"""
+"""Makes a list of manifests of an image, which differ only in the architecture that they state. Prints its digest."""
+CUTTER, CUT_PORT = (
+    """
+import http.client, itertools, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+host, cuts, done = sys.argv[1], int(sys.argv[2]), itertools.count()
+
+class Cutter(BaseHTTPRequestHandler):
+    def do_GET(self):
+        far = http.client.HTTPConnection(host, 5000)
+        far.request(self.command, self.path, headers=self.headers)
+        reply = far.getresponse()
+        body = reply.read()
+        cut = self.command == "GET" and len(body) > 2_000_000 and next(done) < cuts
+        self.send_response(reply.status)
+        for key, value in reply.getheaders():
+            self.send_header(key, value)
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if cut else body)
+        self.close_connection = True
+    do_HEAD = do_GET
+
+ThreadingHTTPServer(("127.0.0.1", 5001), Cutter).serve_forever()
+""",
+    "localhost:5001",
+)
+"""A registry whose connections end in the middle of a large layer, so often."""
 LOGIN = {"auth": {"htpasswd": {"realm": "sparkops", "path": "/root/htpasswd"}}}
 PASSWORD = b"canary"
 
@@ -151,3 +205,133 @@ def test_a_registry_with_a_login_takes_that_of_the_ssh_user(
     user.exec("su", "-", "ops", "-c", f"docker login --username owner --password-stdin {REGISTRY}", stdin=PASSWORD)
     built = sparkops("build", file, "--node", "node-1")
     assert built.code == 0, built.err
+
+
+@pytest.fixture
+def open_registry(registry: Registry) -> Registry:
+    registry.serve()
+    return registry
+
+
+@pytest.mark.matrix
+def test_of_a_list_of_architectures_the_node_s_own_is_taken_and_without_it_those_are_named(
+    sparkops: Cli, engine: str, open_registry: Registry, owners: Callable[[str], Path]
+) -> None:
+    node = open_registry.node
+    own = node.exec("docker", "inspect", "--format", "{{.Architecture}}", engine).strip()
+    foreign = "arm64" if own == "amd64" else "amd64"
+    open_registry.push(engine, "owner/both:own")
+    program = ("python3", "-c", LIST, f"http://{REGISTRY}/v2", "owner/both")
+
+    both = node.exec(*program, foreign, own).strip()
+    built = sparkops("build", owners(f"{REGISTRY}/owner/both@{both}"), "--node", "node-1", "--json")
+    assert built.code == 0, built.err
+    image = built.json["nodes"]["node-1"]["image"]
+    assert node.exec("docker", "inspect", "--format", "{{.Architecture}}", image).strip() == own
+
+    others = node.exec(*program, foreign, "ppc64le").strip()
+    file = owners(f"{REGISTRY}/owner/both@{others}")
+    for verb in (("build",), ("lock", "--no-build")):
+        refused = sparkops(*verb, file, "--node", "node-1")
+        assert refused.code == 1
+        expected = (
+            f"{REGISTRY}/owner/both@{others} has no image for {own}; it has {', '.join(sorted([foreign, 'ppc64le']))}"
+        )
+        assert expected in refused.err, refused.err
+    assert not file.with_suffix(".lock").exists()
+
+
+@pytest.fixture
+def cutter(nodes: RealFleet) -> Iterator[Callable[[int], FleetNode]]:
+    """node-2, with a way to the registry of node-1 that cuts so many transfers of large layers."""
+    node, stop = nodes.node("node-2"), "pkill -f [C]utter; sleep 0.2; true"
+
+    def serve(cuts: int) -> FleetNode:
+        node.exec("sh", "-c", stop)
+        host = nodes.node("node-1").address
+        script = f'program=$(cat); setsid python3 -c "$program" {host} {cuts} >/root/cutter.log 2>&1 &'
+        node.exec("sh", "-c", script, stdin=CUTTER.encode())
+        wait_for(lambda: "127.0.0.1:5001" in node.exec("sh", "-c", "ss -ltn"), 30.0)
+        return node
+
+    yield serve
+    node.exec("sh", "-c", stop)
+    remove = "docker images --quiet sparkops/own-image | sort -u | xargs --no-run-if-empty docker rmi --force"
+    node.exec("sh", "-c", remove)
+
+
+@pytest.mark.matrix
+def test_a_pull_that_is_cut_in_a_layer_is_retried_within_bounds_and_tags_nothing(
+    sparkops: Cli,
+    engine: str,
+    open_registry: Registry,
+    owners: Callable[[str], Path],
+    cutter: Callable[[int], FleetNode],
+) -> None:
+    node = open_registry.node
+    lines = f"FROM {engine}\nRUN head -c 20000000 /dev/urandom > /tmp/random\n"
+    node.exec("docker", "build", "--quiet", "--no-cache", "--tag=large:1", "-", stdin=lines.encode())
+    digest = open_registry.push("large:1", "owner/large:1")
+    node.exec("docker", "rmi", "large:1")
+    file = owners(f"{CUT_PORT}/owner/large@{digest}")
+
+    always = cutter(10**6)
+    failed = sparkops("build", file, "--node", "node-2")
+    assert failed.code == 1
+    assert "the connection to the registry was cut off while the node pulled" in failed.err, failed.err
+    assert failed.err.count("retrying after") == 2, "bounded"
+    assert "Run the command again: layers that are complete are kept." in failed.err
+    tags = always.exec("docker", "images", "--all", "--format", "{{.Repository}}:{{.Tag}}")
+    assert "own-image" not in tags
+
+    cutter(2)
+    built = sparkops("build", file, "--node", "node-2")
+    assert built.code == 0, built.err
+
+
+@pytest.mark.matrix
+def test_a_newer_digest_is_taken_only_after_what_it_changes_was_shown(
+    sparkops: Cli, engine: str, open_registry: Registry, owners: Callable[[str], Path]
+) -> None:
+    name = f"{REGISTRY}/owner/moving:1"
+    first = open_registry.push(engine, "owner/moving:1")
+    file = owners(name)
+    lock = ("lock", file, "--node", "node-1", "--no-build")
+    locked = sparkops(*lock, "--json")
+    assert (locked.code, locked.json["lock"]["parent"]["digest"]) == (0, first), locked.err
+    assert locked.json["update"] is None
+    text = file.with_suffix(".lock").read_text()
+
+    second = open_registry.push(engine, "owner/moving:1")
+    declined = sparkops(*lock, "--update", "--json")
+    assert (declined.code, file.with_suffix(".lock").read_text()) == (0, text), declined.err
+    rows = {row["name"]: row for row in declined.json["update"]["changes"]}
+    assert declined.json["update"]["taken"] is False
+    assert (rows["digest"]["locked"], rows["digest"]["newest"]) == (first, second)
+    assert rows["architecture"]["same"] is True
+    assert [rows[name]["same"] for name in ("vLLM", "torch", "FlashInfer", "NCCL")] == [None] * 4
+    assert f"digest: {first} -> {second}" in declined.err
+    assert "torch: unknown -> unknown" in declined.err
+    assert "pass --yes" in declined.err
+
+    taken = sparkops(*lock, "--update", "--yes", "--json")
+    assert taken.json["lock"]["parent"]["digest"] == second, taken.err
+    assert taken.json["update"]["taken"] is True
+    same = sparkops(*lock, "--update", "--json")
+    assert (same.code, same.json["update"]) == (0, None), same.err
+
+
+@pytest.mark.matrix
+def test_a_lock_keeps_its_digest_where_only_the_recipe_has_changed(
+    sparkops: Cli, engine: str, open_registry: Registry, owners: Callable[[str], Path]
+) -> None:
+    first = open_registry.push(engine, "owner/kept:1")
+    file = owners(f"{REGISTRY}/owner/kept:1")
+    lock = ("lock", file, "--node", "node-1", "--no-build", "--json")
+    assert sparkops(*lock).json["lock"]["parent"]["digest"] == first
+    open_registry.push(engine, "owner/kept:1")
+    recipe = yaml.safe_load(file.read_text())
+    recipe["image"]["apt"] = ["tzdata"]
+    file.write_text(yaml.safe_dump(recipe))
+
+    assert sparkops(*lock).json["lock"]["parent"]["digest"] == first
