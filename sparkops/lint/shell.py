@@ -201,6 +201,8 @@ class _Parser:
 
     def _redirect(self, operator: str) -> None:
         target = self.lexer.token()
+        while isinstance(target, str) and target not in ENDS_COMMAND | ENDS_PIPELINE:  # `< <`, which no shell takes
+            operator, target = target, self.lexer.token()
         if not isinstance(target, Word):
             if target is not None:
                 self.take(target)

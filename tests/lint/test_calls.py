@@ -152,3 +152,7 @@ def test_a_variable_of_a_subshell_is_gone_after_it() -> None:
 def test_what_is_nested_very_deeply_ends() -> None:
     assert argv("$(" * 500 + "a" + ")" * 500) != []
     assert argv("echo " + "${A:-" * 500 + "b" + "}" * 500, A=None) != []
+
+
+def test_redirections_without_a_file_end() -> None:
+    assert argv("a " + "< " * 50_000 + "b; c") == ["a", "c"]
