@@ -67,6 +67,7 @@ def test_the_lower_of_two_samples_counts(guard: Here) -> None:
     assert 0 < free_gib <= facts.memory_total_gib
 
 
+@pytest.mark.matrix
 def test_one_engine_loads_at_a_time_whatever_service_it_is_of(guard: Here) -> None:
     first, second = guard.deployment(recipe("one", START_S="10")), guard.deployment(recipe("two"))
     [one], [two] = first.ranks, second.ranks
@@ -86,6 +87,7 @@ def test_one_engine_loads_at_a_time_whatever_service_it_is_of(guard: Here) -> No
     assert ready < began
 
 
+@pytest.mark.matrix
 def test_a_long_stop_of_one_service_delays_no_other(guard: Here) -> None:
     slow = guard.deployment(recipe("slow", IGNORE_TERM="1", serve__stop_grace_s=600))
     quick = guard.deployment(recipe("quick"))

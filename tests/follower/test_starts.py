@@ -64,6 +64,7 @@ def test_a_start_that_the_kernel_kills_is_reported_as_that(guard: Here) -> None:
     assert inspect(engine.container)["State"]["OOMKilled"]
 
 
+@pytest.mark.matrix
 def test_a_start_is_learnt_and_the_next_one_is_forecast(guard: Here) -> None:
     target = guard.deployment(recipe("learn", START_S="6"))
     [rank] = target.ranks
