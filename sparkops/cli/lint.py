@@ -55,7 +55,7 @@ def lint(
     """
     kind = "json" if json else format_
     if kind not in FORMATS:
-        raise UsageError(f"--format: unknown format {kind}", next_step=f"One of: {', '.join(FORMATS)}")
+        raise UsageError(f"--format: unknown format {kind}, expected one of: {', '.join(FORMATS)}")
     if rules:
         data_json(report.rules_json()) if kind == "json" else data(report.rules_page().rstrip())
         return

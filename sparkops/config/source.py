@@ -26,6 +26,9 @@ TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", 
 AMBIGUOUS_BOOL = re.compile(r"(?i)y|n|yes|no|on|off")
 AMBIGUOUS_INT = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+)")
 
+BOUNDS = {"greater": "at least", "less": "at most"}
+"""Shorter than pydantic's words."""
+
 Location = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -120,6 +123,7 @@ def _problem(details: ErrorDetails, parts: Collection[str | int]) -> tuple[Locat
     if details["type"] == "missing":
         return (*where, details["loc"][-1]), "missing, but required"
     problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", details["msg"])
+    problem = re.sub(r"(greater|less) than or equal to", lambda bound: BOUNDS[bound[1]], problem)
     problem = re.sub(r"(a valid dictionary| or instance of \w+| after validation.*)", _plain, problem)
     got = details.get("input")
     shown = "got" not in problem and (isinstance(got, str | int | float | bool) or got is None)

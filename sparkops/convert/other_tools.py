@@ -305,7 +305,9 @@ def _image(conversion: Conversion, serve: Mapping[str, Any]) -> dict[str, Any]:
 def _image_comment(conversion: Conversion) -> str:
     """Return why the new recipe has its image."""
     known, release = conversion.model_type, conversion.release
-    facts = f"loads {known.type} since {known.vllm} ({known.source})" if known else "no fact says what loads the model"
+    facts = (
+        f"loads {known.type} since {known.vllm} ({known.source})" if known else "unknown which version loads the model"
+    )
     theirs = " ".join(str(conversion.original.get("container", "")).split())
     original = f"the original uses {theirs}" if theirs else "the original names no image"
     return f"guessed: vLLM {release.version} with Transformers {release.transformers}; {facts}; {original}"

@@ -149,7 +149,7 @@ def test_a_deep_value_is_refused(value: str) -> None:
         ("swap.bake_s=", "q.yaml:1: swap.bake_s: expected a valid number, got None"),
         ("swap.bake_s=# a while", "q.yaml:1: swap.bake_s: expected a valid number, got None"),
         ("swap.bake_s=1e400", "q.yaml:1: swap.bake_s: expected a valid number, got '1e400'"),
-        ("swap.bake_s=1000001", "q.yaml:1: swap.bake_s: expected less than or equal to 1000000, got 1000001"),
+        ("swap.bake_s=1000001", "q.yaml:1: swap.bake_s: expected at most 1000000, got 1000001"),
         ("swap.bake=1", "q.yaml:1: swap.bake: unknown key, did you mean 'bake_s'?"),
         ("memory.claim_gib=-1", "q.yaml:15: memory.claim_gib: expected greater than 0, got -1"),
         ("swop.bake_s=1", "q.yaml:1: swop: unknown key, did you mean 'swap'?"),
