@@ -173,7 +173,9 @@ def test_an_opt_in_makes_no_other_release(tmp_path: Path) -> None:
 
 
 def test_the_error_of_a_mistyped_flag_names_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r": max-num-seq is not known to be harmless \(did you mean max-num-seqs\?\); "):
+    with pytest.raises(
+        ConfigError, match=r": max-num-seq is not known to be harmless \(did you mean max-num-seqs\?\); "
+    ):
         load(tmp_path, {"args": {"max-num-seq": 16}})
 
 
