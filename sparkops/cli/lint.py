@@ -127,8 +127,7 @@ def _check(file: Path) -> CheckedFile:
     if file.suffix not in RECIPES:
         return check_dockerfile(_text(file), str(file))
     loaded, written = recipe.load(file, parts=False), overlay.read(file)
-    others = written.files.values() if isinstance(written, overlay.MergedSource) else ()
-    texts = {path: _text(path) for path in (file, *others)}
+    texts = {path: _text(path) for path in (file, *written.files.values())}
     return check_recipe(loaded, written, texts, *_assets())
 
 
