@@ -46,7 +46,7 @@ def show_client(fleet: Fleet, reader: Reader, outcomes: Outcomes, client: str, *
 def require_client(name: str) -> None:
     """Raise UsageError for the name of no client."""
     if name not in clients.CLIENTS:
-        raise UsageError(f"--client: unknown client {name}: expected {', '.join(clients.CLIENTS)}")
+        raise UsageError(f"--client: unknown client {name}, expected one of: {', '.join(clients.CLIENTS)}")
 
 
 def _windows(status: Status, reader: Reader) -> Iterator[tuple[str, int]]:

@@ -42,23 +42,25 @@ def import_(
     ] = "",
     json: JSON = False,
 ) -> None:
-    """Convert a spark-vllm-docker or sparkrun recipe
+    """Convert a recipe of another tool
 
     Takes chat templates and diffs of mods that lie beside the recipe, and writes them to ./mods with -o. Lists the
-    settings that have no equivalent. A recipe that cannot start is refused; with --without KEY it is imported
-    without that flag or key, and the file states the loss.
+    settings that it cannot convert. Refuses a recipe that cannot start; with --without KEY it imports the recipe
+    without that flag or key, and notes what was dropped.
 
-    With --use the recipe runs in a finished image, whose own parser judges the flags: those that no vLLM known here
-    has, as of a fork, are kept, with their names in serve.allow. A recipe of vllm-project for a DGX Spark runs in its
-    own image.
+    With --use the recipe runs in a finished image, whose own parser judges the flags. Flags that no known vLLM has,
+    such as those of a fork, are kept, with their names in serve.allow. A recipe of vllm-project for a DGX Spark runs
+    in its own image.
 
-    A recipe with tensor_parallel that fixes no number of nodes has the variants solo and cluster; it is written for a
-    cluster. Without NAME, a recipe with named variants is an error that lists them.
+    A recipe with tensor_parallel and no fixed number of nodes has the variants solo and cluster; cluster is the
+    default. A recipe with named variants needs --variant; the error lists them.
 
-    Exit code 2 if it is refused.
+    Exit code 2 for a refused recipe.
 
     Example: sparkops import their-recipe.yaml -o recipes/mine.yaml
     """
+    if not file.exists():
+        raise UsageError(f"file not found: {file}")
     original = other_tools.read(file)
     name = as_name((output or file).stem)
     if output and output.name != f"{name}.yaml":

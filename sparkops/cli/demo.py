@@ -19,7 +19,7 @@ import typer
 
 from sparkops.cli.images import make_order
 from sparkops.cli.named import load_recipe
-from sparkops.cli.options import JSON, YES
+from sparkops.cli.options import JSON, YES, whole
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say, write
 from sparkops.command import Command, quote
@@ -55,7 +55,8 @@ Key = tuple[str, str, str]
 def demo(
     context: typer.Context,
     port: Annotated[
-        int, typer.Option(min=1024, max=65000, metavar="PORT", help="Port for clients; the next three are used too")
+        int,
+        typer.Option(parser=whole(1024, 65000), metavar="PORT", help="Port for clients; the next three are used too"),
     ] = PORT,
     vllm: Annotated[bool, typer.Option("--vllm", help="Use the real vLLM on the CPU, with a tiny model")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the demonstration, to try commands on it")] = False,

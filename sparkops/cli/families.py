@@ -11,7 +11,7 @@ import typer
 
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import JSON, Settings
-from sparkops.cli.terminal import data, data_json, table
+from sparkops.cli.terminal import data, data_json, fitted, table
 from sparkops.config.families import Family, Variant, families
 from sparkops.config.recipe import Recipe, load
 from sparkops.config.shipped import known_recipes
@@ -49,7 +49,7 @@ def recipes(
     if json:
         data_json(_as_json(listed, found))
     elif service is None:
-        data("\n".join(table([*_services(listed, found)])))
+        data("\n".join(fitted(table([*_services(listed, found)]))))
     else:
         data("\n".join(_variants(listed[0], found)))
     if errors:
@@ -126,7 +126,7 @@ def _count(found: Sequence[Suitable]) -> str:
 
 def _variants(family: Family, fits: Fits) -> Iterator[str]:
     head = ("RECIPE", "NODES", "GIB PER NODE", "TOK/S", "LOCK", *(("FITS",) if fits else ()), "DESCRIPTION")
-    lines = table([head, *(_row(variant.recipe, fits) for variant in family.variants)])
+    lines = fitted(table([head, *(_row(variant.recipe, fits) for variant in family.variants)]))
     yield lines[0]
     for variant, line in zip(family.variants, lines[1:], strict=True):
         yield line

@@ -95,7 +95,7 @@ def _add_gateway(file: Path, node: str) -> None:
     text = files.text(file)
     write(file, f"{text}{'' if text.endswith(chr(10)) else chr(10)}gateway: {{node: {node}}}\n")
     say(f"{file}: the gateway is on {node}")
-    say("  next: sparkops deploy RECIPE", bold=True)
+    say("  next: sparkops up RECIPE", bold=True)
 
 
 def _is_unedited(file: Path) -> bool:

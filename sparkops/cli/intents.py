@@ -49,7 +49,7 @@ class Options:
         """Return the options of the plan. Raises UsageError for an unknown mode or node."""
         modes = [mode.value for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)]
         if self.mode is not None and self.mode not in modes:
-            raise UsageError(f"--mode: unknown mode {self.mode}", next_step=f"One of: {', '.join(modes)}")
+            raise UsageError(f"--mode: unknown mode {self.mode}, expected one of: {', '.join(modes)}")
         for name in (*self.nodes, *self.without):
             fleet.node(name)
         mode = Mode(self.mode) if self.mode else None

@@ -55,7 +55,7 @@ def lint(
     """
     kind = "json" if json else format_
     if kind not in FORMATS:
-        raise UsageError(f"--format: unknown format {kind}", next_step=f"One of: {', '.join(FORMATS)}")
+        raise UsageError(f"--format: unknown format {kind}, expected one of: {', '.join(FORMATS)}")
     if rules:
         data_json(report.rules_json()) if kind == "json" else data(report.rules_page().rstrip())
         return
@@ -127,8 +127,7 @@ def _check(file: Path) -> CheckedFile:
     if file.suffix not in RECIPES:
         return check_dockerfile(_text(file), str(file))
     loaded, written = recipe.load(file, parts=False), overlay.read(file)
-    others = written.files.values() if isinstance(written, overlay.MergedSource) else ()
-    texts = {path: _text(path) for path in (file, *others)}
+    texts = {path: _text(path) for path in (file, *written.files.values())}
     return check_recipe(loaded, written, texts, *_assets())
 
 

@@ -63,7 +63,7 @@ def command() -> Callable[..., object]:
 def main() -> None:
     """Run the program and end with an exit code of docs/operations.md#exit-codes."""
     try:
-        command()(prog_name="sparkops")  # also where `python -m sparkops` runs it
+        command()(sys.argv[1:] or ["--help"], prog_name="sparkops")  # also where `python -m sparkops` runs it
     except SparkopsError as error:
         _report(error)
         raise SystemExit(error.exit_code) from None

@@ -20,7 +20,7 @@ def monitoring(
     """Write files for Prometheus and Grafana
 
     Scrape configuration, alert rules and a dashboard for all nodes, services and the gateway. Reads only the inventory:
-    with its section `monitoring`, guards and gateway serve figures to whoever has the key.
+    with its section `monitoring`, guards and gateway serve figures to clients with the key.
 
     Example: sparkops monitoring -o prometheus
     """

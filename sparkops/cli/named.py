@@ -15,6 +15,9 @@ from sparkops.deploy import leads
 from sparkops.errors import ConfigError, UsageError
 from sparkops.nodes.connected import Connected
 
+MOST_HINTS = 3
+"""Limit of the names that an unknown one may mean."""
+
 
 def load_fleet(settings: Settings) -> Fleet:
     """Return the inventory that the global options name. Raises ConfigError, UsageError."""
@@ -73,6 +76,9 @@ def find_recipe(named: str) -> Path:
     parts = Path(named).parts
     if name in known and (len(parts) <= 2 or parts[-2] == known[name].parent.name != shipped.OWN.name):
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    step = f"Did you mean {near[0]}? " if near else ""
+    if any(_service_of_recipe(recipe) == name for recipe in known):
+        raise UsageError(f"{name} is a service, expected a recipe", next_step=f"sparkops recipes {name}")
+    longer = [recipe for recipe in known if recipe.startswith(name)]
+    near = longer[:MOST_HINTS] or difflib.get_close_matches(name, known, n=1)
+    step = f"Did you mean {' or '.join(near)}? " if near else ""
     raise UsageError(f"recipe not found: {named}", next_step=f"{step}`sparkops recipes` lists all.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +25,7 @@ class Settings:
 def in_range(number: float | None) -> float | None:
     """Refuse an option that is no amount of seconds or GiB. click's own range lets nan pass. Raises BadParameter."""
     if number is not None and not 0 <= number <= MOST:
-        raise typer.BadParameter(f"{number} is not in the range 0<=x<={MOST}.")
+        raise typer.BadParameter(f"expected a number from 0 to {MOST}; got {number}")
     return number
 
 
@@ -38,6 +39,22 @@ def seconds(text: str | float) -> float:
         raise typer.BadParameter(f"expected seconds, or a time span such as 90s, 10m or 1h30m; got {text!r}")
     hours, minutes, rest = (float(part or 0) for part in parts.groups())
     return 3600 * hours + 60 * minutes + rest
+
+
+def whole(least: int, most: int | None = None) -> Callable[[str | int], int]:
+    """Return a parser of a whole number from `least` to `most`, which raises BadParameter in words of its own."""
+    expected = f"a whole number from {least} to {most}" if most is not None else f"a whole number of at least {least}"
+
+    def number(text: str | int) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least or (most is not None and value > most):
+            raise typer.BadParameter(f"expected {expected}; got {str(text)!r}")
+        return value
+
+    return number
 
 
 def gib(text: str | float) -> float:

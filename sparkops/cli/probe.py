@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.named import load_fleet, load_recipe
-from sparkops.cli.options import NODES, SERVICE
+from sparkops.cli.options import NODES, SERVICE, whole
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
@@ -28,7 +28,7 @@ def probe(
         str | None, typer.Option(metavar="RECIPE", help="Recipe to test against; default: its own")
     ] = None,
     passes: Annotated[
-        int | None, typer.Option(min=1, metavar="NUMBER", help="Full passes in a row; default: the recipe's")
+        int | None, typer.Option(parser=whole(1), metavar="NUMBER", help="Full passes in a row; default: the recipe's")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Print each check, its state and its reason, and exit")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object with all requests and replies")] = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.named import load_fleet
-from sparkops.cli.options import JSON, NODES, WAIT, YES, gib, in_range
+from sparkops.cli.options import JSON, NODES, WAIT, YES, gib, in_range, whole
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say
 from sparkops.errors import NodeError, SparkopsError, joined
@@ -22,7 +22,7 @@ def prune(
     context: typer.Context,
     node: NODES = None,
     keep: Annotated[
-        int, typer.Option(min=0, metavar="NUMBER", help="Number of newest releases to keep for each service")
+        int, typer.Option(parser=whole(0), metavar="NUMBER", help="Number of newest releases to keep for each service")
     ] = 3,
     free: Annotated[
         float | None,

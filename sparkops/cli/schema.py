@@ -30,7 +30,7 @@ def schema(
     """
     models: dict[str, type[BaseModel]] = {"recipe": Recipe, "inventory": Inventory, "status": as_model(Status)}
     if of not in models:
-        raise UsageError(f"unknown schema {of}: expected {', '.join(models)}")
+        raise UsageError(f"unknown schema {of}, expected one of: {', '.join(models)}")
     model = models[of]
     json_schema = model.model_json_schema(schema_generator=DocumentedSchema)
     text = reference(model) if markdown else json.dumps(json_schema, indent=2) + "\n"

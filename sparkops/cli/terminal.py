@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -63,6 +64,14 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows as lines with aligned columns, of which the last one is not padded."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def fitted(lines: Sequence[str]) -> Sequence[str]:
+    """Return lines cut to the width of the terminal; whole ones where stdout is none, such as a pipe."""
+    if not sys.stdout.isatty():
+        return lines
+    width = shutil.get_terminal_size().columns
+    return [line if len(line) <= width else f"{line[: width - 3]}..." for line in lines]
 
 
 def data_json(value: Any) -> None:

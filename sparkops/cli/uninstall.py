@@ -22,7 +22,7 @@ def uninstall(
     node: Annotated[str, typer.Argument(metavar="NODE", help="Node of the inventory")],
     weights: Annotated[bool, typer.Option("--weights", help="Also remove the model files that sparkops wrote")] = False,
     build_cache: Annotated[
-        bool, typer.Option("--build-cache", help="Also remove cache and notes of every build on the node")
+        bool, typer.Option("--build-cache", help="Also remove BuildKit's cache and records of builds")
     ] = False,
     without: WITHOUT = None,
     wait: WAIT = 0.0,

@@ -69,7 +69,7 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
         "doctor": Verb("doctor", "doctor", "Check nodes and their network"),
         "recipes": Verb("families", "recipes", "List recipes by service"),
         "show": Verb("recipes", "show", "Print a recipe with all defaults"),
-        "import": Verb("convert", "import_", "Convert a spark-vllm-docker or sparkrun recipe"),
+        "import": Verb("convert", "import_", "Convert a recipe of another tool"),
         "schema": Verb("schema", "schema", "Print a JSON Schema"),
     },
     "Build": {

@@ -195,8 +195,7 @@ class Fleet(Section):
 
     def node(self, name: str) -> NodeConfig:
         if name not in self.nodes:
-            step = f"One of: {', '.join(self.nodes)}"
-            raise UsageError(f"{self.file}: unknown node '{name}'", next_step=step)
+            raise UsageError(f"{self.file}: unknown node '{name}', expected one of: {', '.join(self.nodes)}")
         return self.nodes[name]
 
     def require_gateway(self) -> Gateway:

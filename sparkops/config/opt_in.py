@@ -6,6 +6,7 @@ others.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -161,8 +162,17 @@ def refusals(serve: Serve, engine: EngineName) -> Iterator[tuple[Location, str]]
     missing = [need for need in needs(serve, engine) if need.name not in serve.allow]
     expected = line((*serve.allow, *(need.name for need in missing)))
     yield from (
-        (need.where, f"{need.name} {need.effect}; not in serve.allow, expected `{expected}`") for need in missing
+        (need.where, f"{need.name} {need.effect}{_hint(need, engine)}; not in serve.allow, expected `{expected}`")
+        for need in missing
     )
+
+
+def _hint(need: Need, engine: EngineName) -> str:
+    """Return the known flag that an unknown one resembles, as a question; empty without one."""
+    if need.effect != UNKNOWN or need.where[:2] != ("serve", "args"):
+        return ""
+    near = difflib.get_close_matches(need.name, harmless.FLAGS[engine], n=1, cutoff=0.8)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def notes(serve: Serve, engine: EngineName) -> Iterator[str]:

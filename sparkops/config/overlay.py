@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkops.config import shipped, source
-from sparkops.config.source import Location, Source
+from sparkops.config.source import Source
 from sparkops.errors import UsageError
 
 KEY = "extends"
@@ -17,17 +16,6 @@ SET = Path("--set")
 ENV = ("serve", "env")
 SHORT = {"env": ENV, "args": ("serve", "args")}
 """Short forms in `--set`: env.NAME is serve.env.NAME."""
-
-
-@dataclass
-class MergedSource(Source):
-    """The data of several files. `files` has the file of each value that is not in the first of them."""
-
-    files: dict[Location, Path] = field(default_factory=dict)
-
-    def place(self, where: Location) -> tuple[Path, int]:
-        """Return file and line of the value, or of the nearest one around it."""
-        return self.files.get(self.nearest(where), self.file), super().place(where)[1]
 
 
 def read(file: Path, children: tuple[Path, ...] = ()) -> Source:
@@ -58,16 +46,15 @@ def _find(child: Source, name: str) -> Path:
     return file
 
 
-def _over(child: Source, parent: Source) -> MergedSource:
+def _over(child: Source, parent: Source) -> Source:
     data = parent.data if isinstance(parent.data, dict) else {}
     inherited = {key: value for key, value in data.items() if key not in OWN}
     lines = {where: line for where, line in parent.lines.items() if where and where[0] in inherited}
-    files = parent.files if isinstance(parent, MergedSource) else {}
-    return MergedSource(
+    return Source(
         child.file,
         merge(inherited, child.data),
         lines=lines | child.lines,
-        files={where: files.get(where, parent.file) for where in lines if where not in child.lines},
+        files={where: parent.files.get(where, parent.file) for where in lines if where not in child.lines},
     )
 
 
@@ -102,4 +89,8 @@ def _put(target: Source, path: tuple[str, ...], text: str) -> None:
     if not isinstance(data, dict):
         raise UsageError(f"--set {'.'.join(path)}: unknown key")
     data[path[-1]] = text if path[:-1] == ENV else source.value(SET, path, text)
-    target.lines.setdefault(path, 1)
+    for place in [place for place in target.lines if place[: len(path)] == path]:
+        del target.lines[place]  # what stood below the value is gone
+    for place in (path[:end] for end in range(1, len(path) + 1)):
+        if place not in target.lines:
+            target.lines[place], target.files[place] = 1, SET

@@ -45,5 +45,5 @@ def load_step(script: str) -> Modules:
     root = shipped.directory("templates") / "steps"
     scripts = {file.stem: file for file in sorted(root.glob("*.py"))}
     if script not in scripts:
-        raise UsageError(f"unknown step script: {script}", next_step=f"One of: {', '.join(scripts)}")
+        raise UsageError(f"unknown step script {script}, expected one of: {', '.join(scripts)}")
     return {**load(*STEP), script: scripts[script].read_text(encoding="utf-8")}

@@ -26,6 +26,9 @@ TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", 
 AMBIGUOUS_BOOL = re.compile(r"(?i)y|n|yes|no|on|off")
 AMBIGUOUS_INT = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+)")
 
+BOUNDS = {"greater": "at least", "less": "at most"}
+"""Shorter than pydantic's words."""
+
 Location = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -37,6 +40,8 @@ class Source:
     file: Path
     data: object = None
     lines: dict[Location, int] = field(default_factory=dict)
+    files: dict[Location, Path] = field(default_factory=dict)
+    """Where each value comes from that is not in `file`."""
     count: int = 0
     """Values read so far."""
     strict: Collection[str] | None = None
@@ -48,7 +53,8 @@ class Source:
 
     def place(self, where: Location) -> tuple[Path, int]:
         """Return file and line of the value at `where`, or of the nearest value around it that has a line."""
-        return self.file, self.lines.get(self.nearest(where), 1)
+        nearest = self.nearest(where)
+        return self.files.get(nearest, self.file), self.lines.get(nearest, 1)
 
     def fail(self, where: Location, problem: str) -> ConfigError:
         return ConfigError(*self.place(where), dotted(where), problem)
@@ -114,12 +120,15 @@ def _translate(source: Source, error: ValidationError) -> ConfigError:
 
 def _problem(details: ErrorDetails, parts: Collection[str | int]) -> tuple[Location, str]:
     """Return the place of one error, whose parts are in the file, and its text."""
-    where: Location = tuple(part for part in details["loc"] if part in parts)  # pydantic adds names of union members
+    *outer, last = details["loc"] or ("",)
+    around = tuple(part for part in outer if part in parts)  # pydantic adds names of union members
+    where: Location = (*around, last) if last in parts else around
     if details["type"] == "wrong_at":
         return (*where, *details["ctx"]["where"]), details["msg"]
     if details["type"] == "missing":
-        return (*where, details["loc"][-1]), "missing, but required"
+        return (*around, last), "missing, but required"  # other values may have a key of this name
     problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", details["msg"])
+    problem = re.sub(r"(greater|less) than or equal to", lambda bound: BOUNDS[bound[1]], problem)
     problem = re.sub(r"(a valid dictionary| or instance of \w+| after validation.*)", _plain, problem)
     got = details.get("input")
     shown = "got" not in problem and (isinstance(got, str | int | float | bool) or got is None)

@@ -305,11 +305,12 @@ def _image(conversion: Conversion, serve: Mapping[str, Any]) -> dict[str, Any]:
 def _image_comment(conversion: Conversion) -> str:
     """Return why the new recipe has its image."""
     known, release = conversion.model_type, conversion.release
-    facts = f"loads {known.type} since {known.vllm} ({known.source})" if known else "no fact says what loads the model"
-    theirs = " ".join(str(conversion.original.get("container", "an unnamed one")).split())
-    return (
-        f"guessed: vLLM {release.version} with Transformers {release.transformers}; {facts}; the original uses {theirs}"
+    facts = (
+        f"loads {known.type} since {known.vllm} ({known.source})" if known else "unknown which version loads the model"
     )
+    theirs = " ".join(str(conversion.original.get("container", "")).split())
+    original = f"the original uses {theirs}" if theirs else "the original names no image"
+    return f"guessed: vLLM {release.version} with Transformers {release.transformers}; {facts}; {original}"
 
 
 def _verified(conversion: Conversion) -> str:

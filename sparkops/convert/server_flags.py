@@ -155,7 +155,7 @@ def _remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str,
         return f"vLLM has classes of its own for {known.type} since {known.vllm}", "note"
     if known and known.config:
         return f"vLLM {conversion.release.version} has classes of its own for {known.type}", "note"
-    why = f"no package has a class for {known.type}" if known else "no fact says whether the model needs it"
+    why = f"no package has a class for {known.type}" if known else "unknown whether the model needs it"
     return f"{_opt_ins(needs)}, and a commit in `model.revision`; {why}", "refusal" if known else "loss"
 
 

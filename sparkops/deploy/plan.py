@@ -122,7 +122,7 @@ class Site:
         running = {container.name for container in self.node.containers if container.running} - {self.rank.container}
         names = sorted(name for node, name in self.ending if node == self.rank.node and name in running)
         problem = f"{self.rank.node}: {' and '.join(names)} is being stopped"
-        return Busy(problem, next_step="`--wait SECONDS` retries; sparkops status") if names else None
+        return Busy(problem, next_step="`--wait 10m` retries; sparkops status") if names else None
 
     def _strangers(self) -> Iterator[PlanRefused]:
         """Yield running containers in the slot of the new release that never got traffic; a plan does not stop them."""

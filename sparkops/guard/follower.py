@@ -106,7 +106,7 @@ class Follower:
                 with suppress(Unreadable):  # nothing of such a service starts
                     service = self._service(name)
                     if why := load_ahead(service, self._moment(service)):
-                        raise Busy(why, next_step=f"`--wait SECONDS` retries; sparkops follow {name}")
+                        raise Busy(why, next_step=f"`--wait 10m` retries; sparkops follow {name}")
             self.leases.add(holder)
         return self.leases.until_end(holder)
 

@@ -104,7 +104,7 @@ class OperatorRequests:
         """
         agents = self.leadership.agents
         if other := agents.add_alone(holder):
-            raise Busy(f"{other} is in progress", next_step="`--wait SECONDS` retries.")
+            raise Busy(f"{other} is in progress", next_step="`--wait 10m` retries.")
         for service, lead in tuple(self.leadership.leads.items()):
             with lead.lock:
                 why = changing(lead.journal)

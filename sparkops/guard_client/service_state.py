@@ -91,7 +91,7 @@ def ways_out(service: str) -> Iterator[str]:
 
 def free_step(service: str) -> str:
     """Return the next step while another change is in progress."""
-    return f"sparkops status; `--wait SECONDS` retries; sparkops follow {service}"
+    return f"sparkops status; `--wait 10m` retries; sparkops follow {service}"
 
 
 def unreported(state: ServiceState) -> str:

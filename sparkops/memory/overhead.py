@@ -1,7 +1,7 @@
 """Estimate the memory of an engine besides weights and KV cache, and its peak while it loads. Pure.
 
 vLLM measures this part at each start and has no formula for it. The figures here are fitted to a few published starts,
-with an error of a few GiB; docs/memory.md compares the sum with measurements.
+with an error of a few GiB; docs/evidence/memory.md compares the sum with measurements.
 """
 
 from __future__ import annotations

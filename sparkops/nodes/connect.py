@@ -149,7 +149,8 @@ class Connector:
             case _:
                 test = quote("ssh", *self._ssh_options(config), _at(config))
                 # What is no SSH server may send lines of any length, which paramiko quotes.
-                why, step = str(error)[:MOST_QUOTED] or type(error).__name__, f"Test it with: {test}"
+                reason = (isinstance(error, OSError) and error.strerror) or str(error)
+                why, step = reason[:MOST_QUOTED] or type(error).__name__, f"Test it with: {test}"
         return NotReachable(name, f"cannot connect to {where}: {why}", next_step=step)
 
     def _ssh_options(self, config: Route) -> Iterator[str]:

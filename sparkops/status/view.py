@@ -60,7 +60,7 @@ def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
         yield ()
         unread = any(drift.code in (GUARD_DOWN, GUARD_SILENT) for drift in status.drift)
         read = all(node.reachable for node in status.nodes) and not unread
-        text = "no service; next: sparkops deploy RECIPE" if read else "no service known: not every node could be read"
+        text = "no service; next: sparkops up RECIPE" if read else "no service known: not every node could be read"
         yield from _folded(text, "", "", width)
 
 

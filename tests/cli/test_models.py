@@ -79,7 +79,7 @@ def test_a_node_that_the_inventory_does_not_have_is_bad_input(sparkops: Sparkops
     ran = sparkops("models", *argv)
 
     assert (ran.code, ran.out) == (2, "")
-    assert "unknown node 'n9'\n  next: One of: n1, n2" in ran.err
+    assert "unknown node 'n9', expected one of: n1, n2" in ran.err
 
 
 @pytest.mark.usefixtures("inventory")

@@ -146,7 +146,12 @@ def test_a_recipe_is_found_by_name_and_by_file(sparkops: Sparkops, named: str) -
 
 @pytest.mark.parametrize(
     ("named", "hint"),
-    [("tiny-qwen3-gpu", "Did you mean tiny-qwen3-cpu? "), ("zzz", ""), ("a/b/tiny-qwen3-cpu", "Did you mean")],
+    [
+        ("tiny-qwen3-gpu", "Did you mean tiny-qwen3-cpu? "),
+        ("397b", "Did you mean 397b-int4-tp2 or 397b-nvfp4-tp2? "),
+        ("zzz", ""),
+        ("a/b/tiny-qwen3-cpu", "Did you mean"),
+    ],
 )
 def test_an_unknown_recipe_suggests_the_nearest(sparkops: Sparkops, named: str, hint: str) -> None:
     ran = sparkops("show", named)
@@ -154,6 +159,15 @@ def test_an_unknown_recipe_suggests_the_nearest(sparkops: Sparkops, named: str, 
     assert (ran.code, ran.err.splitlines()[0]) == (2, f"sparkops: recipe not found: {named}")
     assert ran.err.splitlines()[1].startswith(f"  next: {hint}")
     assert ran.err.endswith("`sparkops recipes` lists all.\n")
+
+
+def test_the_name_of_a_service_leads_to_its_recipes(sparkops: Sparkops) -> None:
+    ran = sparkops("show", "qwen3.5-122b")
+
+    assert (ran.code, ran.err) == (
+        2,
+        "sparkops: qwen3.5-122b is a service, expected a recipe\n  next: sparkops recipes qwen3.5-122b\n",
+    )
 
 
 def test_credentials_in_a_url_are_never_shown(sparkops: Sparkops) -> None:

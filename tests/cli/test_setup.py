@@ -288,7 +288,7 @@ def test_an_unknown_schema_names_those_there_are(sparkops: Sparkops) -> None:
 
     assert (ran.code, ran.err) == (
         2,
-        "sparkops: unknown schema model: expected recipe, inventory, status\n",
+        "sparkops: unknown schema model, expected one of: recipe, inventory, status\n",
     )
 
 

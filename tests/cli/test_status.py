@@ -59,7 +59,7 @@ def test_watch_without_a_terminal_names_the_way_for_programs(
 @pytest.mark.parametrize(
     ("options", "code", "error"),
     [
-        (("--client", "emacs"), 2, "--client: unknown client emacs: expected curl, python, open-webui, "),
+        (("--client", "emacs"), 2, "--client: unknown client emacs, expected one of: curl, python, open-webui, "),
         (("--client", "curl", "--gpu"), 2, "--client: does not go with --watch and --gpu"),
         (("--client", "curl"), 2, "gateway: not found"),
     ],

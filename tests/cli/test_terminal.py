@@ -45,6 +45,15 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[list
     os.close(master)
 
 
+def test_lines_are_cut_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "10")
+    lines = ["0123456789", "0123456789a"]
+
+    with on_a_terminal(monkeypatch, "stdout"):
+        assert terminal.fitted(lines) == ["0123456789", "0123456..."]
+    assert terminal.fitted(lines) == lines
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

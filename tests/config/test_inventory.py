@@ -149,10 +149,8 @@ def test_an_index_is_a_url(index: str) -> None:
 
 
 def test_a_node_that_is_not_there_names_those_that_are() -> None:
-    with pytest.raises(UsageError, match=r"^inventory\.yaml: unknown node 'c'$") as caught:
+    with pytest.raises(UsageError, match=r"^inventory\.yaml: unknown node 'c', expected one of: a, b$"):
         load("nodes: {a: {address: h}, b: {address: h2}}").node("c")
-
-    assert caught.value.next_step == "One of: a, b"
 
 
 NODE = "nodes:\n  a:\n    address: h\n    "
@@ -184,7 +182,7 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
         ),
         (NODE + "port: '22'\n", "4: nodes.a.port: expected a valid integer, got '22'"),
         (NODE + "port: true\n", "4: nodes.a.port: expected a valid integer, got True"),
-        (NODE + "port: 70000\n", "4: nodes.a.port: expected less than or equal to 65535, got 70000"),
+        (NODE + "port: 70000\n", "4: nodes.a.port: expected at most 65535, got 70000"),
         (NODE + "transport: SSH\n", "4: nodes.a.transport: expected 'ssh' or 'local', got 'SSH'"),
         (NODE + "gpu: all\n", "4: nodes.a.gpu: expected 'none', 'runtime', 'cdi' or 'devices', got 'all'"),
         (NODE + "user: a b\n", "4: nodes.a.user: expected a user's name, got 'a b'"),
@@ -259,7 +257,7 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
             "4: nodes.a.fabric[0].address: expected an IPv4 address, got '10.0.0.256'",
         ),
         (NODE + "env: {NCCL_IB_GID_INDEX: 3}\n", "4: nodes.a.env.NCCL_IB_GID_INDEX: expected a valid string, got 3"),
-        ("fabric: {mtu: 100}\n" + NODE, "1: fabric.mtu: expected greater than or equal to 1280, got 100"),
+        ("fabric: {mtu: 100}\n" + NODE, "1: fabric.mtu: expected at least 1280, got 100"),
         (
             "build: {package_index: 'user:s3cret@mirror/x'}\n" + NODE,
             f"1: build.package_index: {URL}, got '***@mirror/x'",

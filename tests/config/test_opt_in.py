@@ -174,6 +174,13 @@ def test_an_opt_in_makes_no_other_release(tmp_path: Path) -> None:
     assert Release(plain, INPUTS).id == Release(allowed, INPUTS).id
 
 
+def test_the_error_of_a_mistyped_flag_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r": max-num-seq is not known to be harmless \(did you mean max-num-seqs\?\); "
+    ):
+        load(tmp_path, {"args": {"max-num-seq": 16}})
+
+
 def test_each_error_has_the_line_that_allows_all(tmp_path: Path) -> None:
     serve = {"args": {"uds": "/tmp/x"}, "env": {"CUDA_HOME": "/models"}, "allow": ["middleware"]}
     with pytest.raises(ConfigError) as caught:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from sparkops.config import overlay, recipe
+from sparkops.config.source import Source
 from sparkops.errors import ConfigError
 from sparkops.release import Release
 from tests.examples import INPUTS, RECIPE
@@ -112,7 +113,9 @@ def test_a_mistake_is_told_where_it_stands() -> None:
     assert mistake({"serve": {"shm_gb": 2}}) == (
         f"q.yaml:{line('q.yaml', 'shm_gb')}: serve.shm_gb: unknown key, did you mean 'shm_gib'?"
     )
-    assert mistake({"serve": {"port": 80}}).startswith(f"q.yaml:{line('q.yaml', 'port')}: serve.port: expected greater")
+    assert mistake({"serve": {"port": 80}}).startswith(
+        f"q.yaml:{line('q.yaml', 'port')}: serve.port: expected at least"
+    )
 
 
 def test_a_mistake_two_files_below_is_told_there() -> None:
@@ -124,7 +127,7 @@ def test_a_mistake_two_files_below_is_told_there() -> None:
 
 
 def test_a_mistake_without_a_known_line_is_reported_in_line_1() -> None:
-    assert str(overlay.MergedSource(Path("q.yaml")).fail(("serve",), "broken")) == "q.yaml:1: serve: broken"
+    assert str(Source(Path("q.yaml")).fail(("serve",), "broken")) == "q.yaml:1: serve: broken"
 
 
 def test_what_is_missing_from_a_mapping_is_told_where_the_mapping_stands() -> None:

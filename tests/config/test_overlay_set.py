@@ -145,16 +145,17 @@ def test_a_deep_value_is_refused(value: str) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ("swap.bake_s=x", "q.yaml:1: swap.bake_s: expected a valid number, got 'x'"),
-        ("swap.bake_s=", "q.yaml:1: swap.bake_s: expected a valid number, got None"),
-        ("swap.bake_s=# a while", "q.yaml:1: swap.bake_s: expected a valid number, got None"),
-        ("swap.bake_s=1e400", "q.yaml:1: swap.bake_s: expected a valid number, got '1e400'"),
-        ("swap.bake_s=1000001", "q.yaml:1: swap.bake_s: expected less than or equal to 1000000, got 1000001"),
-        ("swap.bake=1", "q.yaml:1: swap.bake: unknown key, did you mean 'bake_s'?"),
-        ("memory.claim_gib=-1", "q.yaml:15: memory.claim_gib: expected greater than 0, got -1"),
-        ("swop.bake_s=1", "q.yaml:1: swop: unknown key, did you mean 'swap'?"),
-        ("env.1N=x", "q.yaml:1: serve.env.1N: expected the name of an environment variable, got '1N'"),
-        ("name=other", "q.yaml:1: name: expected 'q' as in the file's name, got 'other'"),
+        ("swap.bake_s=x", "--set:1: swap.bake_s: expected a valid number, got 'x'"),
+        ("swap.bake_s=", "--set:1: swap.bake_s: expected a valid number, got None"),
+        ("swap.bake_s=# a while", "--set:1: swap.bake_s: expected a valid number, got None"),
+        ("swap.bake_s=1e400", "--set:1: swap.bake_s: expected a valid number, got '1e400'"),
+        ("swap.bake_s=1000001", "--set:1: swap.bake_s: expected at most 1000000, got 1000001"),
+        ("swap.bake=1", "--set:1: swap.bake: unknown key, did you mean 'bake_s'?"),
+        ("memory.claim_gib=-1", "--set:1: memory.claim_gib: expected greater than 0, got -1"),
+        ("swop.bake_s=1", "--set:1: swop: unknown key, did you mean 'swap'?"),
+        ("env.1N=x", "--set:1: serve.env.1N: expected the name of an environment variable, got '1N'"),
+        ("model.sources=[{id: x}]", "--set:1: model.sources[0].path: missing, but required"),
+        ("name=other", "--set:1: name: expected 'q' as in the file's name, got 'other'"),
     ],
 )
 def test_a_change_is_checked_like_everything_else_and_the_error_names_its_field(change: str, error: str) -> None:

@@ -106,7 +106,7 @@ def test_a_node_where_a_failed_release_is_still_stopping_is_busy_and_not_refused
         plan(stopping, n1=on(90, BLUE_RUNS, failed))
 
     assert (str(busy.value), busy.value.exit_code) == (f"n1: {failed.name} is being stopped", 4)
-    assert busy.value.next_step == "`--wait SECONDS` retries; sparkops status"
+    assert busy.value.next_step == "`--wait 10m` retries; sparkops status"
     gone = on(90, BLUE_RUNS, replace(failed, state="exited"))
     assert plan(stopping, n1=gone).mode is Mode.BESIDE
 

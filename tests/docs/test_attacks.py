@@ -1,4 +1,4 @@
-"""The table of attacks in docs/security.md: each row names tests that exist."""
+"""The table of attacks in docs/evidence/attacks.md: each row names tests that exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.docs.pages import ROOT, Page
 HEAD = "| who | tries |"
 ROWS = [
     line.strip("|").split("|")
-    for line in Page("docs/security.md").text.partition(HEAD)[2].partition("\n\n")[0].splitlines()[2:]
+    for line in Page("docs/evidence/attacks.md").text.partition(HEAD)[2].partition("\n\n")[0].splitlines()[2:]
 ]
 DEFINED = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 

@@ -42,7 +42,7 @@ def test_each_label_of_a_link_is_defined_and_used(page: Page) -> None:
     assert set(LABEL.findall(page.prose)) == set(DEFINED.findall(page.prose))
 
 
-@pytest.mark.parametrize(("name", "least"), [("README.md", 15), ("docs/compare.md", 30)])
+@pytest.mark.parametrize(("name", "least"), [("README.md", 15), ("docs/compare.md", 18)])
 def test_each_cell_about_another_tool_links_to_its_source_or_is_unknown(name: str, least: int) -> None:
     _, _, comparison = Page(name).text.partition("# Comparison\n")
     header, _, *rows = [line for line in comparison.partition("\n## ")[0].splitlines() if line.startswith("|")]
@@ -54,12 +54,12 @@ def test_each_cell_about_another_tool_links_to_its_source_or_is_unknown(name: st
     assert DAY.search(comparison.partition("|")[0])
 
 
-def test_the_readme_compares_in_five_rows_of_the_page() -> None:
+def test_the_readme_compares_in_five_rows_which_the_page_does_not_repeat() -> None:
     _, _, comparison = Page("README.md").text.partition("## Comparison\n")
     rows = [line for line in comparison.splitlines() if line.startswith("|") and not line.startswith("| ---")]
 
     assert len(rows) == 1 + 5
-    assert [row for row in rows if row not in Page("docs/compare.md").text] == []
+    assert [row for row in rows[1:] if f"\n{row.split(' | ')[0]} |" in Page("docs/compare.md").text] == []
 
 
 @pytest.mark.parametrize("target", ["docs/none.md", "docs/swap.md#none", "#none"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
@@ -14,40 +14,45 @@ from tests.docs.pages import Page
 from tests.docs.test_commands import YAML
 
 TEXT = Page("docs/migrate.md").text
-*ORIGINALS, IMAGE = YAML.findall(TEXT)
+PAIRS = list(zip(YAML.findall(TEXT), re.findall(r"^\$ sparkops (import .+)$", TEXT, re.MULTILINE), strict=True))
+"""Each recipe of the page, with the command that imports it."""
 SHOWN = TEXT.partition("-o recipes/mine.yaml\n")[2].partition("$ sparkops plan")[0].splitlines()
 
 
-def imported(text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def imported(text: str, command: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Import a recipe as the page does, into recipes/mine.yaml. Return what is printed."""
     monkeypatch.chdir(directory)
     Path("theirs.yaml").write_text(text)
-    ran = CliRunner().invoke(app, ["import", "theirs.yaml", "-o", "recipes/mine.yaml"])
+    ran = CliRunner().invoke(app, command.split())
     assert ran.exit_code == 0, ran.output
     return ran.output
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_each_recipe_is_imported_and_takes_a_finished_image(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("text", "command"), PAIRS)
+def test_each_recipe_is_imported_by_the_command_of_the_page(
+    text: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    imported(ORIGINALS[number], tmp_path, monkeypatch)
-    own = Path("recipes/mine.yaml")
+    imported(text, command, tmp_path, monkeypatch)
+    loaded = recipe.load(Path("recipes/mine.yaml"))
 
-    assert recipe.load(own).service == "qwen3.6-35b-a3b-fp8"
-    own.write_text(yaml.safe_dump({**yaml.safe_load(own.read_text()), **yaml.safe_load(IMAGE)}))
-    assert recipe.load(own).image.use == "vllm/vllm-openai:v0.23.0"
+    assert loaded.service == "qwen3.6-35b-a3b-fp8"
+    assert loaded.image.use == ("vllm/vllm-openai:v0.23.0" if "--use" in command else None)
+
+
+def test_the_page_has_the_three_ways() -> None:
+    assert len(PAIRS) == 3
+    assert ["--use" in command for _, command in PAIRS] == [False, False, True]
 
 
 def test_the_output_on_the_page_is_that_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = imported(ORIGINALS[0], tmp_path, monkeypatch).splitlines()
+    lines = imported(*PAIRS[0], tmp_path, monkeypatch).splitlines()
 
     assert SHOWN
     assert [line for line in SHOWN if line not in lines] == []
 
 
 def test_names_for_clients_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for original in ORIGINALS[1:]:
-        imported(original, tmp_path, monkeypatch)
+    for text, command in PAIRS[1:]:
+        imported(text, command, tmp_path, monkeypatch)
 
         assert recipe.load(Path("recipes/mine.yaml")).serve.aliases == ["qwen"]

@@ -40,6 +40,7 @@ def described(verb: Any, name: str, parent: Any) -> Iterator[str]:
     words = context.command_path
     yield f"### {words.removeprefix('sparkops ')}"
     if hasattr(verb, "resolve_command"):
+        yield from paragraphs(verb.help or "")
         for inner in verb.list_commands(context):
             yield from described(verb.get_command(context, inner), inner, context)
         return

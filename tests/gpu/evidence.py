@@ -18,7 +18,10 @@ SECRETS = (
     ),
     (re.compile(r"(serial|uuid)(\W{1,4})(?!N/A)[0-9A-Fa-f-]{8,}", re.IGNORECASE), r"\1\2(scrubbed)"),
 )
-HEAD = "# Run on {title}\n\nWritten by `make gpu`. No Spark was used: these GPUs have memory of their own.\n"
+HEAD = (
+    "# Run on {title}\n\nWritten by `make gpu`. No Spark was used: these GPUs have memory of their own. "
+    "Commands and keys are\nthose of the version below.\n"
+)
 
 
 def scrubbed(text: str) -> str:

@@ -158,7 +158,7 @@ def test_an_intent_whose_reply_was_lost_is_sent_again_and_counts_once(tmp_path: 
 def test_a_refused_intent_is_busy_or_refused_with_what_to_do() -> None:
     with pytest.raises(Busy, match="chat: on hold: fair") as caught:
         Decision("refused", "on hold: fair", 4).require("chat")
-    assert "--wait SECONDS" in caught.value.next_step
+    assert "--wait 10m" in caught.value.next_step
     with pytest.raises(PlanRefused, match="chat: slot blue has the traffic"):
         Decision("refused", "slot blue has the traffic", 5).require("chat")
     assert not Decision("nothing", "q-1 is active").accepted

@@ -34,7 +34,7 @@ def lint(tmp_path: Path, text: str, **others: str) -> list[LintFinding]:
         (tmp_path / f"{name}.yaml").write_text(other)
     file = tmp_path / "q.yaml"
     written = overlay.read(file)
-    files = [file, *(written.files.values() if isinstance(written, overlay.MergedSource) else ())]
+    files = [file, *written.files.values()]
     texts = {path: path.read_text() for path in files}
     results = findings([check_recipe(recipes.load(file, parts=False), written, texts, TEMPLATES, MODS)], NAMES)
     return [finding._replace(file=Path(finding.file).name) for finding in results]

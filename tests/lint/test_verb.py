@@ -180,7 +180,7 @@ def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
             ["--rule", "torch-pins", "Dockerfile"],
             "unknown rule torch-pins\n  next: Did you mean torch-pin? All rules: sparkops lint --rules\n",
         ),
-        (["--format", "xml", "Dockerfile"], "--format: unknown format xml\n  next: One of: text, json, sarif\n"),
+        (["--format", "xml", "Dockerfile"], "--format: unknown format xml, expected one of: text, json, sarif\n"),
         (["Dockerfile", "none"], "file not found: none\n"),
         (["empty"], "empty has no Dockerfile or recipe\n  next: Pass the files by name.\n"),
     ],

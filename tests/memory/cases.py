@@ -29,7 +29,7 @@ ROPE_122B_GIB = parse(configs.QWEN_122B).rope_elements * 2 / GIB
 SPARK_GIB, H100_GIB = 121.7, 79.18
 SPARK = Room("spark", SPARK_GIB, SPARK_GIB, 5.0, shared=True)
 ARTICLE, POST, ALBOND, LABS, HERETIC = "article", "post", "albond", "labs", "heretic"
-"""Sources by their names in tests/memory/memory.md."""
+"""Sources by their names in tests/memory/evidence.md."""
 FITTED = "fitted: a constant of sparkops comes from this figure"
 
 

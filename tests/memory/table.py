@@ -1,6 +1,8 @@
-"""docs/memory.md: the text of tests/memory/memory.md with the tables of all cases. To write it anew:
+"""docs/memory.md and docs/evidence/memory.md: the texts here, with an example and the tables of all cases.
 
-python -m tests.memory.table > docs/memory.md
+To write them:
+
+python -m tests.memory.table
 """
 
 from __future__ import annotations
@@ -9,17 +11,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sparkops.memory.report import lines
-from tests.memory.cases import Case, caches, sehyo, starts, weights
+from tests.memory.cases import ROOT, Case, caches, sehyo, starts, weights
 
-TEXT = Path(__file__).parent / "memory.md"
+PAGES = {"docs/memory.md": "memory.md", "docs/evidence/memory.md": "evidence.md"}
+"""Each page with its text in this directory."""
 HEAD = "| figure | predicted | measured | error | source | missing input |\n| --- | --- | --- | --- | --- | --- |"
 
 
-def text() -> str:
-    """The whole document."""
+def text(page: str) -> str:
+    """Return a whole page."""
     groups = {"weights": weights(), "caches": caches(), "starts": starts()}
     tables = {name: "\n".join(_table(cases)) for name, cases in groups.items()}
-    return TEXT.read_text().format(example="\n".join(lines(sehyo("spark-1"))), **tables)
+    written = Path(__file__).parent / PAGES[page]
+    return written.read_text().format(example="\n".join(lines(sehyo("spark-1"))), **tables)
 
 
 def _table(cases: Iterable[Case]) -> Iterator[str]:
@@ -41,4 +45,5 @@ def _figure(value: float | None, unit: str) -> str:
 
 
 if __name__ == "__main__":
-    print(text(), end="")
+    for page in PAGES:
+        (ROOT / page).write_text(text(page))
