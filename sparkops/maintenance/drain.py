@@ -6,6 +6,7 @@ drain that was interrupted anywhere is continued by the next one, from any clien
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +34,7 @@ from sparkops.maintenance.plan import (
     remaining,
     strangers,
 )
-from sparkops.nodes.progress import Event
+from sparkops.nodes.progress import Event, Repeats
 from sparkops.nodes.waiting import Waiting
 from sparkops.release import Release
 from sparkops.swap.model import Deployment
@@ -180,9 +181,11 @@ def wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
     def look() -> dict[str, str]:
         return remaining(led(leader), node)
 
+    repeats = Repeats()
+
     def report(lefts: dict[str, str]) -> None:
         for left in lefts.values():
-            operation.report(Event(node, left, lasting=False))
+            operation.report(Event(node, left, lasting=repeats.keeps(left, time.monotonic())))
 
     longest_s = max((_warm_s(state) for state in led(leader)), default=0.0)
     step = f"sparkops node drain {node} continues"

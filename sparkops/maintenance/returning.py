@@ -11,7 +11,7 @@ from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan, nodes_of
 from sparkops.deploy.sending import Draft
 from sparkops.doctor.run import diagnose
-from sparkops.errors import Busy, PlanRefused, SparkopsError
+from sparkops.errors import Busy, ConnectionLost, Interrupted, PlanRefused, SparkopsError
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader
@@ -89,7 +89,7 @@ def run(operation: Operation, leader: Leader, planned: Planned, follow: Follow) 
         try:
             if accepted := _accepted(operation, leader, step, planned):
                 follow(step.service, accepted)
-        except Busy:
+        except (Busy, Interrupted, ConnectionLost):  # the swap may go on: the next return follows it
             raise
         except SparkopsError as error:
             held = f"{reason or 'return'}; {step.service} did not return: {str(error).splitlines()[0]}"

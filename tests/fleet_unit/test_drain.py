@@ -9,7 +9,7 @@ import pytest
 from sparkops.deploy import sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, nodes_of
-from sparkops.errors import Busy, PlanRefused
+from sparkops.errors import Busy, Interrupted, PlanRefused
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
@@ -259,3 +259,37 @@ def test_a_change_in_progress_and_a_hold_keep_a_node_from_being_drained(make: Ma
         assert plan.busy
         with pytest.raises(Busy, match="chat is on hold: fair"):
             plan.require()
+
+
+def test_a_replica_on_two_nodes_moves_to_another_pair_and_is_refused_without_one(make: Make) -> None:
+    world = make(3)
+    serve(world, world.release("1", pair=True, claim_gib=20.0), DeployOptions(nodes=("n2", "n3")))
+    settle(world)
+
+    drained(world, node="n3")
+
+    assert set(place(world)) == {"n1", "n2"}
+    with led(world) as client:
+        plan = drain.plan_drain(*client, "n2", DrainOptions()).plan
+    assert "across on n1" not in str(plan)
+    assert "n3: cordoned: new driver" in str(plan.refused["chat"])
+    returned(world, "n3")
+    assert place(world) == ("n2", "n3")
+
+
+def test_a_return_that_is_no_longer_followed_leaves_the_node_open_for_the_next_one(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+
+    def leave(service: str, accepted: Accepted) -> None:
+        raise Interrupted(f"{service} {accepted.intent}")
+
+    with led(world) as client:
+        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        with pytest.raises(Interrupted):
+            returning.run(*client, planned, leave)
+    assert peer(world, "n2").cordon().reason == ""
+
+    assert [step.action for step in returned(world).plan.steps] == [Action.FOLLOW]
+    assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
