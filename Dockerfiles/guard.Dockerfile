@@ -3,6 +3,7 @@ FROM debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d
 # No package index: Debian has all packages that the guard imports, and apt's signatures need no certificates.
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+       ca-certificates \
        docker-cli \
        nftables \
        python3 \

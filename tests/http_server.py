@@ -49,8 +49,8 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def answering(respond: Respond) -> Iterator[HttpServer]:
-    """Serve until the end of the block."""
+def answering(respond: Respond, host: str = "127.0.0.1") -> Iterator[HttpServer]:
+    """Serve until the end of the block. `host`: the address of this machine to listen on."""
 
     class Conversation(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -76,7 +76,7 @@ def answering(respond: Respond) -> Iterator[HttpServer]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Say nothing."""
 
-    with Server(("127.0.0.1", 0), Conversation) as listening:
+    with Server((host, 0), Conversation) as listening:
         server = HttpServer(listening.server_address[1])
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -51,6 +51,8 @@ def events(
 
 
 def _show(reader: NoticeReader, *, follow: bool, json: bool) -> None:
+    for name in sorted(set(reader.connected.members) - set(reader.guards)):
+        say(f"{name}: no guard runs there", fg="yellow")
     page, said = reader.read(), dict[str, str]()
     _print(page, json=json)
     _complain(page, said)

@@ -54,6 +54,7 @@ REASONS: Mapping[str, str] = {
     "UNANSWERED": "The next client gets no answer either, while /health returns 200 (vllm-project/vllm#17972).",
     "GARBAGE": "Clients get text without meaning, with status 200.",
     "RESTARTS": "The engine loses its requests at each restart, and its guard starts it no more.",
+    "SLOW": "The same release was faster on the same node: a GPU at low clocks, a driver, or another program.",
     "RANK_DOWN": "A replica answers only while all of its ranks run.",
     "CORDONED": "No release starts on the node until it returns.",
     "DRIVERS": UNLIKE,
@@ -85,7 +86,7 @@ REASONS: Mapping[str, str] = {
 AREAS: Mapping[str, tuple[str, ...]] = {
     "access": ("UNREACHABLE",),
     "services": (
-        *("NEEDS_PERSON", "STALLED", "UNANSWERED", "RANK_DOWN", "GARBAGE", "RESTARTS"),
+        *("NEEDS_PERSON", "STALLED", "UNANSWERED", "RANK_DOWN", "GARBAGE", "RESTARTS", "SLOW"),
         *("GATEWAY_DOWN", "GATEWAY_CLOSED", "STATUS_FAILED"),
     ),
     "guards": ("GUARD_DOWN", "GUARD_SILENT", "GUARD_NOT_REACHED", "CORDONED"),

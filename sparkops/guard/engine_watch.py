@@ -28,6 +28,7 @@ from sparkops.smoke import coverage
 from sparkops.smoke.results import SmokeReport
 from sparkops.watch import rules
 from sparkops.watch.finding import EngineFinding
+from sparkops.watch.pace import Pace
 from sparkops.watch.rules import Breach, EngineLook, EngineWatch, LightAnswer, Rule
 
 WATCH_S = 10.0
@@ -40,6 +41,7 @@ STEPS: Mapping[Rule, str] = {
     Rule.GARBAGE: "sparkops probe {service} runs all checks; sparkops rollback {service} returns to the last release",
     Rule.RESTARTS: "sparkops history {service} has the evidence; sparkops logs {service}",
     Rule.RANK_DOWN: "sparkops status; docker start {container}, on {node}, starts it",
+    Rule.SLOW: "sparkops status --gpu; nvidia-smi -q -d PERFORMANCE and docker stats, on {node}",
 }
 """By rule: the next step."""
 
@@ -66,6 +68,9 @@ class Watched:
     """The run that the question in progress was sent to."""
     transcript: str = ""
     """Of the last light question."""
+    measuring: Future[float | None] | None = None
+    measured_start: float = 0.0
+    """The run whose speed is being measured."""
     found: dict[Rule, EngineFinding] = field(default_factory=dict)
 
 
@@ -85,6 +90,8 @@ class EngineWatcher:
     """Ends the questions in progress."""
     send: Callable[[LocalNode, int, Recipe, threading.Event], SmokeReport] = smoke_runs.light_question
     """Sends one light question to a port of this node."""
+    measure: Callable[[LocalNode, int, Recipe, threading.Event], float | None] = smoke_runs.pace
+    """Measures the speed of an engine on a port of this node; None if it cannot be measured now."""
     executor: Executor = field(default_factory=lambda: ThreadPoolExecutor(ASKERS, "light question"))
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
@@ -127,15 +134,43 @@ class EngineWatcher:
             except ValueError:  # of another version, which a deploy replaces
                 return
             question = coverage.lightest(recipe) if rank.head else None
-            known = self._watched[rank.rank.container] = Watched(rank, recipe, question, rules.begin(look))
+            watch = rules.begin(look, self._pace(rank))
+            known = self._watched[rank.rank.container] = Watched(rank, recipe, question, watch)
         else:
-            known.rank = rank
-            known.watch = rules.advance(known.watch, replace(look, answer=self._answer(known, look)))
+            known.rank, pace = rank, known.watch.pace
+            answered = replace(look, answer=self._answer(known, look), tok_s=self._tok_s(known, look))
+            known.watch = rules.advance(known.watch, answered)
+            if known.watch.pace != pace:
+                self._keep_pace(rank, known.watch.pace)
         self._note(known)
-        if known.question and known.asking is None and rules.asks(known.watch, known.recipe):
+        self._begin(known, look)
+
+    def _begin(self, known: Watched, look: EngineLook) -> None:
+        """Send the light question or the sample of the speed that is due, one at a time."""
+        if known.question is None or known.asking or known.measuring:
+            return
+        if rules.asks(known.watch, known.recipe):
             known.watch = replace(known.watch, asked_s=look.at_s)
             known.asked_start = look.start
-            known.asking = self.executor.submit(self._ask, rank, known.question)
+            known.asking = self.executor.submit(self._ask, known.rank, known.question)
+        elif known.recipe.serve.task == "chat" and rules.measures(known.watch):
+            known.watch = replace(known.watch, measured_s=look.at_s)
+            known.measured_start = look.start
+            known.measuring = self.executor.submit(self._measure, known.rank, known.recipe)
+
+    def _pace(self, rank: PromotedRank) -> Pace:
+        """Return the speed of a release on this node so far; of one that cannot be read, none."""
+        try:
+            return self.notes.state.paces(rank.service).get(rank.release, rules.NO_PACE)
+        except (SparkopsError, OSError) as error:
+            self.log(f"{rank.service}: speed so far not read: {reason(error)}")
+            return rules.NO_PACE
+
+    def _keep_pace(self, rank: PromotedRank, pace: Pace) -> None:
+        try:
+            self.notes.state.note_pace(rank.service, rank.release, pace)
+        except (SparkopsError, OSError) as error:
+            self.log(f"{rank.service}: speed not saved: {reason(error)}")
 
     def _seen(self, rank: PromotedRank) -> EngineLook:
         container = rank.container
@@ -150,6 +185,7 @@ class EngineWatcher:
             sample=rules.sample(sampled.at_s, sampled.figures) if sampled else None,
             ordered_restarts=rank.restarts,
             docker_restarts=container.restarts if container else 0,
+            alone=rank.alone,
         )
 
     def _answer(self, known: Watched, look: EngineLook) -> LightAnswer | None:
@@ -160,6 +196,22 @@ class EngineWatcher:
         asked = ended.result()
         known.transcript = asked.transcript
         return asked.answer if known.asked_start == look.start else None
+
+    def _tok_s(self, known: Watched, look: EngineLook) -> float | None:
+        """Return the speed that was measured; None while none was, and of an earlier run or a node with other work."""
+        if known.measuring is None or not known.measuring.done():
+            return None
+        ended, known.measuring = known.measuring, None
+        tok_s = ended.result()
+        return tok_s if look.alone and known.measured_start == look.start else None
+
+    def _measure(self, rank: PromotedRank, recipe: Recipe) -> float | None:
+        port = rank.container.port if rank.container else 0
+        try:
+            return self.measure(self.node, port, recipe, self.over)
+        except (SparkopsError, OSError, ValueError) as error:
+            self.log(f"{rank.rank.container}: speed not measured: {reason(error)}")
+            return None
 
     def _ask(self, rank: PromotedRank, question: Recipe) -> Asked:
         port = rank.container.port if rank.container else 0

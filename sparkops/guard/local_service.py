@@ -41,6 +41,8 @@ class PromotedRank:
     """Whether it is not known to have loaded, or Docker was not read."""
     restarts: int
     """Restarts within an hour, by this guard and, of rank 0, by the leader."""
+    alone: bool
+    """Whether its release has this one rank, and no other engine of sparkops runs on the node."""
 
 
 @dataclass
@@ -271,6 +273,7 @@ class LocalService:
         if journal is None or journal.active is None or journal.unfinished or journal.stopping:
             return
         heads = {rank.place for rank in journal.active.heads}
+        others = [item for item in (*self.containers.values(), *self.unread.values()) if item.service]
         halved = _halved(journal.active, self.by_hand | {stopped_by_hand(journal.trouble)})
         for rank in journal.active.on(self.node):
             name, head = rank.container, rank.place in heads
@@ -292,6 +295,7 @@ class LocalService:
                 or name in self.unread
                 or (running and container is not None and self.loaded(container) is not Answer.YES),
                 restarts=own + (journal.restarts if head else 0),
+                alone=journal.active.alone and not any(item.running for item in others if item.name != name),
             )
 
     def expendable(self) -> Iterator[str]:

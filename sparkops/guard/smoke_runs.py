@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
+from sparkops.engine import endpoints, load
+from sparkops.engine.load import Load
 from sparkops.errors import SparkopsError
 from sparkops.guard_client import engine_spec
 from sparkops.names import Slot
@@ -19,13 +22,16 @@ from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.http import direct, session
 from sparkops.nodes.local import LocalNode
-from sparkops.smoke import suite
-from sparkops.smoke.client import EngineBusy
+from sparkops.smoke import claims, openai, prompts, suite
+from sparkops.smoke.client import Client, EngineBusy
 from sparkops.smoke.coverage import light
 from sparkops.smoke.probing import restarts
+from sparkops.smoke.prompts import Round
 from sparkops.smoke.results import SmokeReport
 from sparkops.smoke.suite import Server
+from sparkops.status import node_survey
 from sparkops.swap.model import Answer, Deployment
+from sparkops.watch.pace import TOKENS
 
 
 def prove(
@@ -133,3 +139,42 @@ def light_question(node: LocalNode, port: int, recipe: Recipe, cancel: threading
     `recipe` is that of `coverage.lightest`. Without its own watch over steps: that of `watch.rules` sees them anyway.
     """
     return suite.run(Server(open=lambda: session(node, port), recipe=recipe, alone=False, cancel=cancel), passes=1)
+
+
+SETTLES = 5
+"""Looks at the figures after a sample of the speed, a second apart: vLLM may count its request for a moment longer."""
+
+
+def pace(node: LocalNode, port: int, recipe: Recipe, cancel: threading.Event) -> float | None:
+    """Return the tokens per second of one short stream from an engine of this node, after its first token.
+
+    None where another request ran meanwhile, or the stream was not whole. Raises Interrupted once `cancel` is set.
+    """
+    before = _load(node, port)
+    if before is None or before.running + before.waiting:
+        return None
+    request = prompts.chat(Round(recipe, alone=False), recipe.probe.smoke.text.prompt, TOKENS, **claims.STREAMED)
+    short = replace(request, body={**(request.body or {}), "max_tokens": TOKENS})
+    (reply,) = Client(lambda: session(node, port), cancel).send((short,))
+    try:
+        stream = openai.stream(reply)
+    except openai.Unusable:
+        return None
+    for _ in range(SETTLES):
+        after = _load(node, port)
+        if after is not None and not after.running + after.waiting:
+            others = after.generated - before.generated - stream.tokens
+            tok_s = claims.decode_tok_s(stream)
+            return tok_s if others <= 0 and tok_s is not None and isfinite(tok_s) else None
+        cancel.wait(1.0)
+    return None
+
+
+def _load(node: LocalNode, port: int) -> Load | None:
+    """Return the requests of an engine now and its tokens so far; None if it does not show them."""
+    with closing(session(node, port)) as asking:
+        page = endpoints.metrics_page(asking)
+    try:
+        return load.read(node_survey.figures((200, page or ""), load.METRICS))
+    except ValueError:
+        return None

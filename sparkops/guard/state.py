@@ -24,12 +24,15 @@ from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.values import WireError
+from sparkops.watch.pace import Pace
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 SECRET = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")  # such as ray-RELEASE-SLOT-DIGEST
 SLOT_BYTES = 2**20
 SPEEDS = 9
 """Decode speeds kept of a release, and releases of a service: older ones may not be typical of the node any more."""
+PACES = 8
+"""Releases of a service whose speed is kept: a rollback finds that of its own past."""
 Value = TypeVar("Value")
 
 
@@ -158,6 +161,18 @@ class State:
     def starts(self, service: str) -> list[dict[str, Any]]:
         """Return the starts that ended well, oldest first."""
         return list(durable.starts(self._service(service)))
+
+    def paces(self, service: str) -> Mapping[str, Pace]:
+        """Return the speed of each release of a service on this node so far, by release. Raises Unreadable."""
+        return _parsed(Mapping[str, Pace], self._service(service) / "paces.json") or {}  # type: ignore[type-abstract]
+
+    def note_pace(self, service: str, release: str, pace: Pace) -> None:
+        """Replace the speed of a release; the one that was noted longest ago of more than PACES is dropped."""
+        others = [(name, known) for name, known in self.paces(service).items() if name != release]
+        file = self._service(service) / "paces.json"
+        make_directory(file.parent)
+        kept = dict([*others, (release, pace)][-PACES:])
+        replace_file(file, wire.dump(Mapping[str, Pace], kept))  # type: ignore[type-abstract]
 
     def keep(self, service: str, release: str, files: Mapping[str, str]) -> Path | None:
         """Save evidence and return its directory; None where it does not fit, with the reason in the log.

@@ -117,10 +117,10 @@ class Receiver:
         """Send until `over` is set."""
         pause_s = 0.0
         while not self.over.is_set():
-            with self.outbox.changed:
-                if pause_s and not self.over.is_set():
-                    due = self.outbox.due(self.name) if self.failing else None
-                    self._rest(pause_s, wakes=due is None)
+            with self.outbox.changed:  # a notice that comes after `step` is seen here
+                waiting = self.outbox.due(self.name) is not None
+                if pause_s and (self.failing or not waiting):
+                    self._rest(pause_s, wakes=not waiting)
             if not self.over.is_set():
                 pause_s = self.step()
 

@@ -13,6 +13,7 @@ DISK_GIB = 1.0
 DEBIAN = "debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f"
 """The image for all architectures."""
 PACKAGES = (
+    "ca-certificates",
     "docker-cli",
     "nftables",
     "python3",

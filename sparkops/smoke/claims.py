@@ -170,21 +170,31 @@ def judge_quiet(reply: ChatReply, note: str) -> CheckFinding:
 def speed(run: Round) -> Steps:
     """Check that one stream decodes at least at a share of the measured speed."""
     tuning = run.smoke.speed
-    more = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
-    request = prompts.chat(run, run.smoke.text.prompt, tuning.max_tokens, **more)
+    request = prompts.chat(run, run.smoke.text.prompt, tuning.max_tokens, **STREAMED)
     stream = openai.stream((yield from one(request)))
     expected = run.recipe.expected.tok_s if run.recipe.expected else None
     return judge_speed(stream, expected or 0.0, tuning.min_share)
 
 
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
+"""Keys of a request whose speed is measured: all of its tokens, as they come."""
+
+
+def decode_tok_s(stream: Streamed) -> float | None:
+    """Return the tokens per second of a stream after its first piece; None of one that is not whole."""
+    if not stream.complete or stream.tokens < 2 or len(stream.arrivals) < 2:
+        return None
+    took_s = stream.arrivals[-1] - stream.arrivals[0]
+    return (stream.tokens - 1) / took_s if took_s > 0 else float("inf")
+
+
 def judge_speed(stream: Streamed, expected: float, floor: float) -> CheckFinding:
     """Judge the speed of the stream, without the time to its first piece."""
-    if not stream.complete or stream.tokens < 2 or len(stream.arrivals) < 2:
+    tok_s = decode_tok_s(stream)
+    if tok_s is None:
         return CheckFinding(
             "the speed cannot be measured", "a whole stream", stream.problem or f"{stream.tokens} tokens"
         )
-    took_s = stream.arrivals[-1] - stream.arrivals[0]
-    tok_s = (stream.tokens - 1) / took_s if took_s > 0 else float("inf")
     share = tok_s / expected if expected else 1.0
     if share < floor:
         expectation = f"at least {floor * expected:.1f} tok/s, {floor:.0%} of the recipe's {expected:g}"

@@ -12,7 +12,7 @@ class EngineFinding:
     """A warning about an engine of a promoted release. The watch changes nothing: the engine keeps its traffic."""
 
     code: str
-    """`STALLED`, `UNANSWERED`, `GARBAGE`, `RESTARTS` or `RANK_DOWN`."""
+    """`STALLED`, `UNANSWERED`, `GARBAGE`, `RESTARTS`, `RANK_DOWN` or `SLOW`."""
     service: str
     """Name of the service."""
     node: str

@@ -19,6 +19,7 @@ from sparkops.smoke import garbage, openai
 from sparkops.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
 from sparkops.smoke.results import SmokeReport
 from sparkops.swap.journal import HOUR_S, PAUSES_S, RESTARTS
+from sparkops.watch.pace import EVERY_S, WARM_S, Pace
 
 ASK_S = 60.0
 """Least seconds between two light questions: one of some tokens a minute costs an idle engine well below 1 %."""
@@ -35,6 +36,9 @@ MOST_RESTARTS = RESTARTS
 """Restarts within an hour that are a finding: the whole budget, after which only an operator starts the engine."""
 
 
+NO_PACE = Pace()
+
+
 class Rule(StrEnum):
     """The rules, by the code of their findings."""
 
@@ -48,6 +52,8 @@ class Rule(StrEnum):
     """The engine was restarted too often within an hour."""
     RANK_DOWN = "RANK_DOWN"
     """A rank of the active release does not run, and nothing starts it."""
+    SLOW = "SLOW"
+    """The engine is much slower than the same release was on this node (watch/pace.py)."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,10 @@ class EngineLook:
     """Restarts by a policy of Docker since the container was created."""
     answer: LightAnswer | None = None
     """The answer to the light question that has ended since the last look."""
+    alone: bool = False
+    """Whether it has one rank, and no other engine of sparkops runs on its node."""
+    tok_s: float | None = None
+    """The speed that was measured since the last look, in tokens per second."""
 
 
 @dataclass(frozen=True)
@@ -167,27 +177,39 @@ class EngineWatch:
     """When Docker has restarted the container within the last hour."""
     down_s: float | None = None
     """Since when it does not run; None while it does, or may be about to."""
+    settled_s: float | None = None
+    """Since when it has been seen loaded, on a node without other work; None while it is not."""
+    measured_s: float = 0.0
+    """When its speed was measured last."""
+    pace: Pace = NO_PACE
 
 
-def begin(look: EngineLook) -> EngineWatch:
-    """Return a watch after its first look. The first question is due ASK_S later."""
+def begin(look: EngineLook, pace: Pace = NO_PACE) -> EngineWatch:
+    """Return a watch after its first look. The first question is due ASK_S later. `pace`: of its release so far."""
     down_s = None if look.running or look.starting or look.paused else look.at_s
-    return EngineWatch(replace(look, answer=None), asked_s=look.at_s, down_s=down_s)
+    settled_s = look.at_s if look.running and not look.paused else None
+    first = replace(look, answer=None, tok_s=None)
+    return EngineWatch(first, asked_s=look.at_s, down_s=down_s, settled_s=settled_s, measured_s=look.at_s, pace=pace)
 
 
 def advance(watch: EngineWatch, look: EngineLook) -> EngineWatch:
     """Return a watch after one more look."""
     watch = replace(watch, restarted_s=_restarted_s(watch, look), down_s=_down_s(watch, look))
     if look.start != watch.last.start or not look.running:
-        another = begin(look)
+        another = begin(look, watch.pace)
         return replace(another, restarted_s=watch.restarted_s, down_s=watch.down_s)
     if look.paused:  # the next sample is compared with the last one, and the time between them does not count
         old = watch.last.sample
-        return replace(watch, last=replace(look, sample=old and replace(old, at_s=look.at_s), answer=None))
+        last = replace(look, sample=old and replace(old, at_s=look.at_s), answer=None, tok_s=None)
+        return replace(watch, last=last, settled_s=None)
+    if watch.settled_s is None:
+        watch = replace(watch, settled_s=look.at_s)
+    if look.tok_s is not None:
+        watch = replace(watch, pace=watch.pace.after(look.tok_s))
     watch = _sampled(watch, look.sample)
     if look.answer is not None:
         watch = _answered(watch, look.at_s, look.answer)
-    return replace(watch, last=replace(look, sample=look.sample or watch.last.sample, answer=None))
+    return replace(watch, last=replace(look, sample=look.sample or watch.last.sample, answer=None, tok_s=None))
 
 
 def _sampled(watch: EngineWatch, new: EngineSample | None) -> EngineWatch:
@@ -227,11 +249,25 @@ def asks(watch: EngineWatch, recipe: Recipe) -> bool:
     vLLM's count of running requests stays as it was where clients abort all of them at once, until the next step
     (vllm-project/vllm#29928, #22545): such an engine looks stalled and answers.
     """
-    look = watch.last
-    if look.paused or not look.running or look.sample is None or look.at_s - look.sample.at_s > SAMPLE_S:
+    look, sample = watch.last, _fresh(watch.last)
+    if sample is None:
         return False
-    idle = not look.sample.pending
-    return look.at_s - watch.asked_s >= ASK_S and (idle or watch.still_s >= patience_s(recipe))
+    return look.at_s - watch.asked_s >= ASK_S and (not sample.pending or watch.still_s >= patience_s(recipe))
+
+
+def measures(watch: EngineWatch) -> bool:
+    """Return whether a sample of the speed is due: the engine is idle and well, and so is its node."""
+    look, sample = watch.last, _fresh(watch.last)
+    if sample is None or sample.pending or not look.alone or watch.silent or watch.bad or watch.settled_s is None:
+        return False
+    return look.at_s - watch.settled_s >= WARM_S and look.at_s - watch.measured_s >= EVERY_S
+
+
+def _fresh(look: EngineLook) -> EngineSample | None:
+    """Return the figures of an engine that runs and has loaded; None if they are unknown or old."""
+    if look.paused or not look.running or look.sample is None or look.at_s - look.sample.at_s > SAMPLE_S:
+        return None
+    return look.sample
 
 
 def breaches(watch: EngineWatch, recipe: Recipe) -> Iterator[Breach]:
@@ -254,3 +290,5 @@ def breaches(watch: EngineWatch, recipe: Recipe) -> Iterator[Breach]:
         age_s = look.at_s - watch.down_s
         why = f"its start is retried in vain: {look.hindered}" if look.hindered else "nothing starts it"
         yield Breach(Rule.RANK_DOWN, age_s, f"not running for {age_s:.0f} s: {why.splitlines()[0]}")
+    if watch.pace.slow:
+        yield Breach(Rule.SLOW, 0.0, watch.pace.detail)

@@ -46,13 +46,13 @@ class Guard:
         self.lead = Lead(ACTIVE, self.state, front, dict, frozenset, lambda _: None)
         self.answer(Answer.YES)
         reach = SimpleNamespace(links=[SimpleNamespace(node="n2")], lost=self.lost, last=self.last)
-        self.leadership: Any = SimpleNamespace(
+        leadership: Any = SimpleNamespace(
             state=self.state,
             node=SimpleNamespace(name="n1"),
             members=SimpleNamespace(leads=self.leads, reach=reach),
             leads={"chat": self.lead} if self.leads else {},
         )
-        self.watch = ConditionWatch(self.leadership, lambda: self.message_s, self.read, lambda: self.now_s)
+        self.watch = ConditionWatch(leadership, lambda: self.message_s, self.read, lambda: self.now_s)
 
     def read(self) -> HostFacts | None:
         self.reads += 1

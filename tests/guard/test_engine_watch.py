@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sparkops.engines.vllm.figures import STEPS
+from sparkops.exchange import Reply, Request
 from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
@@ -20,12 +21,14 @@ from sparkops.guard_client import engine_spec
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.smoke.results import CheckFinding, CheckVerdict, SmokeReport
+from sparkops.smoke.prompts import COMPLETIONS
+from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Replica
 from sparkops.swap.orders import order
 from sparkops.watch.finding import read_findings
+from sparkops.watch.pace import EVERY_S, LAST, PAST, WARM_S
 from tests.examples import IMAGE_ID, INPUTS, container, rank, recipe
 
 pytestmark = pytest.mark.unit
@@ -60,6 +63,9 @@ class Node:
     figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STEPS, 1.0))
     now_s: float = 0.0
     lines: list[str] = field(default_factory=list)
+    report: SmokeReport = SILENT
+    tok_s: float | None = 20.0
+    """The speed that is measured."""
 
     def __post_init__(self) -> None:
         data = recipe(**QUICK).model_dump(mode="json", exclude_defaults=True)
@@ -76,6 +82,7 @@ class Node:
             hindered="",
             unknown=False,
             restarts=0,
+            alone=False,
         )
         self.ranks, self.executor = [self.promoted], Kept()
         self.state = State(self.directory, lambda: NodeClock(self.now_s, "boot"))
@@ -87,7 +94,8 @@ class Node:
             lambda: self.ranks,
             lambda name: Sampled(name, "", self.now_s, {"healthy": True, "first": self.figures}),
             self.lines.append,
-            send=lambda *_: SILENT,
+            send=lambda *_: self.report,
+            measure=lambda *_: self.tok_s,
             executor=executor,
             clock=lambda: self.now_s,
             now=lambda: 1000.0 + self.now_s,
@@ -282,3 +290,67 @@ def test_a_start_that_is_retried_in_vain_is_not_about_to_happen(node: Node, hind
 
     assert (found.starting, pending.starting) == (False, False)
     assert found.hindered == hindered.get("refused", "Docker refuses it")
+
+
+RIGHT = '{"choices": [{"message": {"content": "391"}}], "usage": {"completion_tokens": 1, "prompt_tokens": 9}}'
+ENTRY = Entry("questions", 1, 0.0, Request(COMPLETIONS, {}), Reply(200, ((0.1, RIGHT),)), ok=True)
+ANSWERED = SmokeReport(1, 1, (), (ENTRY,), 0.1)
+
+
+def idle_alone(node: Node) -> None:
+    node.figures, node.report = dict.fromkeys(STEPS, 0.0), ANSWERED
+    node.ranks = [replace(node.promoted, alone=True)]
+
+
+def test_an_engine_that_is_slower_than_its_past_is_found_by_the_next_guard_too(node: Node) -> None:
+    idle_alone(node)
+    node.looks(int((WARM_S + PAST * EVERY_S) / WATCH_S))
+    kept = node.state.paces("chat")["q-1"]
+    node.tok_s = 10.0
+    node.looks(int(LAST * EVERY_S / WATCH_S))
+    (found,) = read_findings("n1", node.watcher.findings())
+    again = Node(node.directory)
+    idle_alone(again)
+    again.looks(1)
+
+    assert (kept.past, kept.slow) == ((20.0,) * PAST, False)
+    assert (found.code, found.detail.partition(" in")[0]) == ("SLOW", "10.0 tokens/s")
+    assert [finding.code for finding in read_findings("n1", again.watcher.findings())] == ["SLOW"]
+
+
+@pytest.mark.parametrize("unmeasured", [{"tok_s": None}, {"alone": False}], ids=["other requests", "beside another"])
+def test_a_speed_that_cannot_be_measured_counts_for_nothing(node: Node, unmeasured: dict[str, Any]) -> None:
+    idle_alone(node)
+    node.tok_s = unmeasured.get("tok_s", 20.0)
+    node.ranks = [replace(node.promoted, alone=unmeasured.get("alone", True))]
+    node.looks(int((WARM_S + 3 * EVERY_S) / WATCH_S))
+
+    assert node.state.paces("chat") == {}
+
+
+def test_a_file_of_speeds_that_cannot_be_read_stops_no_watch(node: Node) -> None:
+    idle_alone(node)
+    (node.directory / "services" / "chat").mkdir(parents=True)
+    (node.directory / "services" / "chat" / "paces.json").write_text("damaged")
+    node.looks(int((WARM_S + EVERY_S) / WATCH_S))
+
+    assert node.watcher.findings() == []
+    assert any("speed so far not read" in line for line in node.lines)
+
+
+@pytest.mark.parametrize(("other", "alone"), [({}, False), ({"state": "exited"}, True)], ids=["running", "stopped"])
+def test_another_engine_on_the_node_is_one_that_may_take_its_speed(
+    node: Node, other: dict[str, Any], alone: bool
+) -> None:
+    (found,) = serves(node)
+    assert not found.alone, "the other rank is on n2"
+
+    active = Deployment("q-1", Slot.BLUE, (Replica((node.rank,)),))
+    with node.follower.jobs.lock:
+        service = node.follower._service("chat")
+        service.order = order(Journal("chat", "n1", active=active, revision=4), "n1", "boot")
+        beside = replace(container(rank(**QUICK)), name="beside", **other)
+        service.update({**service.containers, "beside": beside}, 2.0)
+    (found,) = node.follower.promoted()
+
+    assert found.alone is alone

@@ -6,6 +6,8 @@ import hashlib
 import hmac
 import json
 import socket
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -131,8 +133,8 @@ def to(server: HttpServer) -> webhook.Post:
 
 
 @contextmanager
-def talking(reply: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A receiver that reads the head of a request and then does as it likes; yields its URL."""
+def talking(reply: Callable[[socket.socket], None], *, reads: bool = True) -> Iterator[str]:
+    """A receiver that `reads` the head of a request and then does as it likes; yields its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -140,7 +142,8 @@ def talking(reply: Callable[[socket.socket], None]) -> Iterator[str]:
                 while True:
                     connection, _ = listening.accept()
                     with connection, suppress(OSError):
-                        connection.recv(65536)
+                        if reads:
+                            connection.recv(65536)
                         reply(connection)
 
         thread = threading.Thread(target=serve, daemon=True)
@@ -209,8 +212,44 @@ def test_a_redirect_is_not_followed() -> None:
     assert elsewhere.requests == []
 
 
+@contextmanager
+def encrypted(directory: Path) -> Iterator[tuple[str, Path]]:
+    """A receiver with TLS whose certificate nobody has signed; yields its URL and the certificate."""
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    names = ("-subj", "/CN=receiver", "-addext", "subjectAltName=IP:127.0.0.1")
+    files = ("-keyout", str(key), "-out", str(certificate))
+    request = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files)
+    subprocess.run(request, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def reply(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(65536)
+            secured.sendall(HEAD + b"Content-Length: 0\r\n\r\n")
+
+    with talking(reply, reads=False) as receiver:
+        yield receiver.replace("http:", "https:"), certificate
+
+
 @pytest.mark.local
-def test_a_certificate_that_nobody_trusts_gets_nothing() -> None:
+def test_https_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with encrypted(tmp_path) as (receiver, certificate):
+        refused = post(receiver, KEY, b"{}", "id", 1.0)
+        elsewhere = post(receiver.replace("127.0.0.1", "localhost"), KEY, b"{}", "id", 1.0)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        trusted = post(receiver, KEY, b"{}", "id", 1.0)
+        another = post(receiver.replace("127.0.0.1", "localhost"), KEY, b"{}", "id", 1.0)
+
+    assert "certificate verify failed: self-signed certificate" in refused.why
+    assert "certificate verify failed" in elsewhere.why
+    assert trusted == Attempt(Outcome.DELIVERED)
+    assert "Hostname mismatch" in another.why
+    assert {refused.outcome, elsewhere.outcome, another.outcome} == {Outcome.FAILED}
+
+
+@pytest.mark.local
+def test_a_receiver_without_tls_gets_nothing_by_https() -> None:
     with talking(lambda connection: connection.sendall(b"no TLS")) as receiver:
         attempt = post(receiver.replace("http:", "https:"), KEY, b"{}", "id", 1.0)
 

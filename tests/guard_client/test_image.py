@@ -34,7 +34,7 @@ DEBIAN = {
 }
 OPERATORS = ("cli/", "lint/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py")
 """Rooms of the operator's program: no change there replaces a guard."""
-NOT_PYTHON = {"docker-cli", "nftables", "python3", "tini"}
+NOT_PYTHON = {"ca-certificates", "docker-cli", "nftables", "python3", "tini"}
 
 
 def imported(path: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeRepor
 from sparkops.status.node_survey import figures
 from sparkops.swap.journal import HOUR_S, RESTARTS
 from sparkops.watch import rules
+from sparkops.watch.pace import EVERY_S, LAST, PAST, WARM_S
 from sparkops.watch.rules import ASK_S, DOWN_S, FAILURES, SAMPLE_S, EngineLook, LightAnswer
 from tests.examples import recipe
 
@@ -231,6 +232,65 @@ def test_an_old_sample_does_not_show_that_it_is_idle(engine: Engine) -> None:
     assert engine.asks
     engine.after(1.0)
     assert not engine.asks
+
+
+@pytest.fixture
+def idle_alone() -> Engine:
+    """An engine that is alone on its node and idle, long after its start."""
+    engine = Engine(EngineLook(0.0, sample=rules.sample(0.0, PAGE), alone=True))
+    engine.after(WARM_S, PAGE)
+    return engine
+
+
+def test_a_sample_of_the_speed_is_due_when_the_engine_has_settled(idle_alone: Engine) -> None:
+    assert rules.measures(idle_alone.watch)
+    idle_alone.watch = replace(idle_alone.watch, measured_s=idle_alone.look.at_s)
+    idle_alone.after(EVERY_S - 1.0, PAGE)
+    assert not rules.measures(idle_alone.watch)
+    idle_alone.after(1.0, PAGE)
+    assert rules.measures(idle_alone.watch)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"page": BUSY},
+        {"page": PAGE, "alone": False},
+        {"page": PAGE, "paused": True},
+        {"page": PAGE, "running": False},
+        {"page": PAGE, "answer": SILENT},
+        {"page": PAGE, "answer": GARBAGE},
+        {"page": PAGE, "start": 9.0},
+        {"page": {"other": 1.0}},
+    ],
+    ids=["busy", "beside another", "paused", "not running", "silent", "garbage", "just started", "other metrics"],
+)
+def test_no_sample_is_taken_of_an_engine_that_is_not_idle_alone_well_and_settled(
+    idle_alone: Engine, changes: dict[str, Any]
+) -> None:
+    seconds = SAMPLE_S + 1.0 if changes["page"] == {"other": 1.0} else 1.0
+    idle_alone.after(seconds, **changes)
+
+    assert not rules.measures(idle_alone.watch)
+
+
+def test_after_a_pause_an_engine_settles_anew(idle_alone: Engine) -> None:
+    idle_alone.after(1.0, PAGE, paused=True)
+    idle_alone.after(1.0, PAGE, paused=False)
+    idle_alone.after(WARM_S - 1.0, PAGE)
+    assert not rules.measures(idle_alone.watch)
+    idle_alone.after(1.0, PAGE)
+    assert rules.measures(idle_alone.watch)
+
+
+def test_an_engine_that_is_slower_than_its_past_is_found_also_after_it_was_started_again(idle_alone: Engine) -> None:
+    for _ in range(PAST):
+        assert idle_alone.after(EVERY_S, PAGE, tok_s=20.0) == []
+    idle_alone.after(1.0, PAGE, start=9.0, tok_s=None)
+    for _ in range(LAST - 1):
+        assert idle_alone.after(EVERY_S, PAGE, tok_s=10.0) == []
+    assert idle_alone.after(EVERY_S, PAGE, tok_s=10.0) == ["SLOW"]
+    assert idle_alone.after(EVERY_S, PAGE, tok_s=None) == ["SLOW"]
 
 
 def report(*replies: Reply) -> SmokeReport:

@@ -1,0 +1,89 @@
+"""Events that an operator must know, from real guards to a receiver on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.fleet import CHECKOUT
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.guard.test_webhook import verified
+from tests.http_server import Answer, Asked, HttpServer, answering
+from tests.real.program import Cli
+from tests.real.service import GATEWAY, Service, wait_for, write_inventory
+from tests.real.test_monitoring import secret
+
+pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
+
+KEY, PATH = "events-5f0d3c1b9a7e24680", "/hooks/T0K3N"
+
+
+class Receiver:
+    """A receiver that can be out of order."""
+
+    def __init__(self, server: HttpServer, works: list[bool]) -> None:
+        self.server, self.works = server, works
+
+    def codes(self) -> list[str]:
+        """Return code and state of the events of the stand-in, each once, in the order in which they came."""
+        events = {asked.json["id"]: asked.json for asked in tuple(self.server.requests) if asked.json["service"]}
+        return [f"{event['code']} {event['state']}" for event in events.values()]
+
+
+@pytest.fixture
+def receiver(nodes: RealFleet) -> Iterator[Receiver]:
+    works = [True]
+
+    def respond(asked: Asked) -> Answer:
+        return Answer(200 if works[0] and verified(asked, KEY) else 503)
+
+    with answering(respond, receiver_address(nodes)) as server:
+        yield Receiver(server, works)
+
+
+@pytest.fixture
+def told(front: Cli, nodes: RealFleet, receiver: Receiver, tmp_path: Path) -> Iterator[Service]:
+    """The stand-in in a fleet with `webhook`."""
+    url = f"http://{receiver_address(nodes)}:{receiver.server.port}{PATH}"
+    webhook = {"urls": [url], "key": secret(tmp_path, "webhook.key", KEY)}
+    file = write_inventory(nodes, tmp_path, lambda data: data.update({"webhook": webhook}))
+    service = Service(Cli(file, tmp_path / "state", env={"PYTHONPATH": str(CHECKOUT)}), nodes)
+    service.sweep()
+    yield service
+    service.sweep()
+    assert Service(front, nodes).deploy("--node", "node-2", name="first").code == 0  # takes the receiver away
+
+
+def receiver_address(nodes: RealFleet) -> str:
+    """Return the address of this machine, as nodes reach it."""
+    return str(next(ip_network(f"{nodes.node(GATEWAY).address}/24", strict=False).hosts()))
+
+
+def test_events_arrive_signed_and_in_order_also_those_while_receiver_and_guard_were_away(
+    told: Service, receiver: Receiver, nodes: RealFleet
+) -> None:
+    ran = told.deploy("--node", GATEWAY, name="first")
+    assert ran.code == 0, ran.err
+    wait_for(lambda: receiver.codes() == ["PROMOTED once"])
+    test = told.cli("events", "--test")
+    address = f"http://{receiver_address(nodes)}:{receiver.server.port}"
+    assert sorted(test.out.splitlines()) == [f"{node.name}: {address}: delivered" for node in nodes.nodes]
+
+    receiver.works[0] = False
+    assert told.cli("hold", told.name, "--message", "a benchmark").code == 0
+    wait_for(lambda: "HOLD begins" in receiver.codes())
+    nodes.node(GATEWAY).exec("docker", "restart", "sparkops-guard")
+    assert told.cli("unhold", told.name).code == 0
+    receiver.server.requests.clear()
+    receiver.works[0] = True
+    wait_for(lambda: receiver.codes() == ["HOLD begins", "HOLD ends"])
+
+    shown = told.cli("events").out
+    assert [code in shown for code in ("PROMOTED", "HOLD begins", "HOLD ends")] == [True] * 3
+    for node in nodes.nodes:
+        seen = node.exec("sh", "-c", "docker inspect sparkops-guard; docker logs sparkops-guard 2>&1; ps -ef")
+        assert KEY not in seen
+        assert "T0K3N" not in seen
