@@ -13,8 +13,8 @@ from math import isfinite
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
-from sparkops.engine import endpoints, load
-from sparkops.engine.load import Load
+from sparkops.engines import endpoints, load
+from sparkops.engines.load import Load
 from sparkops.errors import SparkopsError
 from sparkops.guard_client import engine_spec
 from sparkops.names import Slot

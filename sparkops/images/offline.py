@@ -131,7 +131,7 @@ def _lacking(layout: Layout, source: ImageSource) -> int:
     return round(unpacked * saved_share(source.image, source.sizes))
 
 
-def _receiving(layout: Layout, source: ImageSource, report: OnEvent, *, quickly: bool) -> _Receiving:
+def _receiving(layout: Layout, source: ImageSource, report: OnEvent, *, quickly: bool) -> Receiving:
     skip, need = layout.stored_below(source.image), _lacking(layout, source)
     layers = len(source.image.layers)
     about = f", about {need / MB:.1f} MB" if need > MB else ""
@@ -143,10 +143,10 @@ def _receiving(layout: Layout, source: ImageSource, report: OnEvent, *, quickly:
         raise ConnectionLost(source.origin, f"{source.tag} cannot be read: {error}") from error
     stream.settimeout(TICK_S)
     meter = Meter(report, source.origin, f"receiving {source.tag}", need) if need > MB else None
-    return _Receiving(source.node, stream, meter)
+    return Receiving(source.node, stream, meter)
 
 
-class _Receiving(io.RawIOBase):
+class Receiving(io.RawIOBase):
     """The output of a program on a node as a file. Ctrl-C and a long silence end it."""
 
     def __init__(self, source: Member, stream: Stream, meter: Meter | None) -> None:

@@ -1,0 +1,105 @@
+"""Images for nodes without a network: which of a directory fit, and how a stream from a node ends."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkops import __version__
+from sparkops.agents.agents import guard_order
+from sparkops.config import assets
+from sparkops.errors import Interrupted, SparkopsError, UsageError
+from sparkops.guard_client import image as guard_render
+from sparkops.images import offline
+from sparkops.images.build import BuildOrder
+from sparkops.images.layout import Layout
+from tests.images.test_layout import GRAPH, receive, tar
+
+ORDER = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
+
+
+def other(order: BuildOrder) -> BuildOrder:
+    """The same image made from other files."""
+    return replace(order, context=replace(order.context, digest="f" * 64))
+
+
+def test_the_images_of_a_directory_are_those_with_the_tags_of_recipe_and_inventory(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    stored = receive(layout, tar(GRAPH), tag=ORDER.tag)
+
+    assert offline.chosen(layout, [ORDER]) == {ORDER.tag: stored}
+    with pytest.raises(UsageError) as raised:
+        offline.chosen(layout, [ORDER, other(ORDER)])
+    assert str(raised.value) == f"{tmp_path} has no sparkops/guard:ffffffffffff; it has {ORDER.tag} of sparkops 0.2.0"
+    assert f"Export with sparkops {__version__}, the same recipe" in raised.value.next_step
+
+
+def test_an_image_with_a_missing_layer_is_refused_before_a_node_is_asked(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    stored = receive(layout, tar(GRAPH), tag=ORDER.tag)
+    layout.path(stored.blobs[0]).unlink()
+
+    with pytest.raises(SparkopsError, match=f"of {ORDER.tag}: expected a file of"):
+        offline.chosen(layout, [ORDER])
+
+
+@pytest.mark.parametrize(("machine", "refused"), [("arm64", ""), ("amd64", "is for arm64, the node is amd64")])
+def test_a_node_of_another_architecture_is_refused(tmp_path: Path, machine: str, refused: str) -> None:
+    stored = receive(Layout(tmp_path), tar(GRAPH), tag=ORDER.tag)
+    member: Any = SimpleNamespace(name="n1", engine=SimpleNamespace(version={"Arch": machine}))
+
+    assert refused in str(offline.unsuitable(member, stored) or "")
+    assert (offline.unsuitable(member, stored) is None) is not bool(refused)
+
+
+def test_each_image_goes_to_the_nodes_that_name_it_and_is_listed_once() -> None:
+    orders = {"a": [ORDER, other(ORDER)], "b": [ORDER]}
+
+    assert [order.tag for order in offline.all_of(orders)] == [ORDER.tag, other(ORDER).tag]
+    assert offline.nodes_of(orders, ORDER) == ["a", "b"]
+    assert offline.nodes_of(orders, other(ORDER)) == ["a"]
+
+
+@dataclass
+class Source:
+    """A node's stream: what is written to `far` arrives."""
+
+    near: socket.socket
+    far: socket.socket
+    cancel: threading.Event
+
+    @property
+    def file(self) -> io.BufferedReader:
+        member: Any = SimpleNamespace(name="n1", node=SimpleNamespace(cancel=self.cancel))
+        self.near.settimeout(0.05)
+        return io.BufferedReader(offline.Receiving(member, self.near, None))
+
+
+@pytest.fixture
+def source() -> Iterator[Source]:
+    near, far = socket.socketpair()
+    with near, far:
+        yield Source(near, far, threading.Event())
+
+
+def test_a_stream_from_a_node_is_read_to_its_end(source: Source) -> None:
+    source.far.sendall(b"x" * 1000)
+    source.far.close()
+
+    assert source.file.read() == b"x" * 1000
+
+
+def test_ctrl_c_ends_a_stream_that_says_nothing(source: Source) -> None:
+    source.far.sendall(b"x")
+    source.cancel.set()
+
+    with pytest.raises(Interrupted, match="n1: interrupted"):
+        source.file.read()
