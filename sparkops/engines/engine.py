@@ -41,6 +41,10 @@ class EngineKind:
     """Phrases of its log."""
     share_flag: str = "gpu-memory-utilization"
     """The flag with that share."""
+    cache_flag: str = ""
+    """The flag with the bytes of the KV cache, in place of that share; empty for none."""
+    window_flag: str = "max-model-len"
+    """The flag with the tokens of the context."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of its container, before that of the recipe."""
     python: bool = True
