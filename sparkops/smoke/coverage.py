@@ -27,6 +27,8 @@ def planned(recipe: Recipe) -> tuple[Planned, ...]:
     checks = []
     for name, default in DEFAULTS.items():
         (runs, why), enabled = default(recipe), getattr(recipe.probe.smoke, name).enabled
+        if runs and (reason := ENGINES[recipe.engine].unable.get(name)):
+            runs, why = False, reason
         if enabled is not None and enabled != runs:
             runs, why = enabled, f"probe.smoke.{name}.enabled: {str(enabled).lower()}"
         checks.append(Planned(name, runs, why))
