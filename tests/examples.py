@@ -8,7 +8,7 @@ from typing import Any
 from sparkops.config.inventory import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
-from sparkops.images.gate import ImageFacts, ImportAnswer, KernelFacts
+from sparkops.engines.image_facts import ImageFacts, ImportAnswer, KernelFacts
 from sparkops.names import Slot
 from sparkops.nodes.host import HostFacts
 from sparkops.release import Rank, Release

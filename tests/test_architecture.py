@@ -127,11 +127,13 @@ def cycle(needs: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def module_graph() -> dict[str, set[str]]:
-    """Return the modules of sparkops, each with those that it imports."""
+    """Return the modules of sparkops, each with those that it imports. A name of a package is in its __init__."""
     known = {module_of(file) for file in FILES}
     needs: dict[str, set[str]] = {name: set() for name in known}
     for file, _, imported in OURS:
-        targets = {imported, imported.rpartition(".")[0]}
+        parent = imported.rpartition(".")[0]
+        own = parent if imported in known or parent in known | {"sparkops"} else f"{parent}.__init__"
+        targets = {imported, own}
         needs[module_of(file)] |= (targets & known) - {module_of(file)}
     return needs
 

@@ -230,7 +230,7 @@ EnvName = Annotated[
 ]
 Flag = Annotated[
     str,
-    matching(r"[a-z][a-z0-9-]*(\.[a-z0-9_-]+)*", "an argument of vLLM without its dashes, such as max-model-len"),
+    matching(r"[a-z][a-z0-9-]*(\.[a-z0-9_-]+)*", "an argument of the engine without its dashes, such as max-model-len"),
     AfterValidator(public),
 ]
 ImageRef = Annotated[

@@ -231,13 +231,13 @@ def _missing_template(recipe: Recipe) -> Iterator[tuple[Location, str]]:
 
 def _out_of_range(recipe: Recipe) -> Iterator[tuple[Location, str]]:
     """Yield each value of `serve.args` that no engine can start with: its share of the memory, and its context."""
-    share = ENGINES[recipe.engine].share_flag
+    engine = ENGINES[recipe.engine]
     for flag, value in recipe.serve.args.items():
         number = _number(value)
         where: Location = ("serve", "args", flag)
-        if flag == share and not (number is not None and 0 < number <= 1):
+        if flag == engine.share_flag and not (number is not None and 0 < number <= 1):
             yield where, f"expected a share of the memory above 0 and up to 1, such as 0.85; got {value!r}"
-        if flag == "max-model-len" and value != "auto" and not (number is not None and number >= 1):
+        if flag == engine.window_flag and value != "auto" and not (number is not None and number >= 1):
             yield where, f"expected a number of tokens such as 32768 or 32k, or auto; got {value!r}"
 
 

@@ -32,7 +32,7 @@ class Serve(Section):
     tensor_parallel: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of nodes of a replica; each has a part of every layer. A plan refuses more than two."""
     executor: Literal["ray", "mp"] = "ray"
-    """Executor of a replica on two nodes: a Ray cluster (`ray`) or vLLM's own `--nnodes` (`mp`)."""
+    """Executor of a replica on two nodes: a Ray cluster (`ray`) or the engine's own launcher (`mp`)."""
     shm_gib: Positive = 16.0
     """Shared memory of the container in GiB."""
     stop_grace_s: Annotated[int, Field(ge=1, le=3600)] = 60

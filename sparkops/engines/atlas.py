@@ -7,7 +7,6 @@ from dataclasses import replace
 from sparkops.engines.engine import OFFLINE, EngineKind
 from sparkops.engines.launch import FlagForm
 from sparkops.engines.vllm.effects import FLAGS
-from sparkops.engines.vllm.figures import FIGURES
 from sparkops.engines.vllm.start_log import LOG
 
 HARMLESS = frozenset(
@@ -33,9 +32,13 @@ ATLAS = EngineKind(
     backend="cu130",
     share=lambda _: 0.9,  # serve_args.rs
     flags=replace(FLAGS, harmless=HARMLESS),
-    figures=FIGURES,
     log=LOG,  # no log of Atlas was captured; the errors of CUDA are the same
     env={**OFFLINE, "ATLAS_NO_TUI": "1"},
     python=False,
     aliases=False,
+    unable={
+        "version": "Atlas has no /version",
+        "metrics": "the metrics of Atlas have other names",
+        "negatives": "Atlas accepts requests for unknown models",
+    },
 )

@@ -35,12 +35,16 @@ class EngineKind:
     """Return the share of a GPU's memory that it takes unless `share_flag` says otherwise, by `image.vllm`."""
     flags: FlagFacts
     """What its flags and variables may do."""
-    figures: Figures
-    """Names of its figures on /metrics."""
     log: StartLog
     """Phrases of its log."""
+    figures: Figures | None = None
+    """Names of its figures on /metrics; None where sparkops knows none."""
     share_flag: str = "gpu-memory-utilization"
     """The flag with that share."""
+    cache_flag: str = ""
+    """The flag with the bytes of the KV cache, in place of that share; empty for none."""
+    window_flag: str = "max-model-len"
+    """The flag with the tokens of the context."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of its container, before that of the recipe."""
     python: bool = True
@@ -49,6 +53,8 @@ class EngineKind:
     """Whether it takes several names for clients."""
     executors: Mapping[str, Join] = field(default_factory=dict)
     """By name, what joins several ranks; none if it runs on one node only."""
+    unable: Mapping[str, str] = field(default_factory=dict)
+    """Checks of the smoke suite that it cannot pass, with the reason; a recipe may enable them."""
     own_address: tuple[str, ...] = ()
     """Variables with the address of a rank's own node."""
     weights: bool = True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkops.engines import ENGINES
 from sparkops.engines.figures import Figures
 
-KNOWN: tuple[Figures, ...] = tuple(dict.fromkeys(engine.figures for engine in ENGINES.values()))
+KNOWN: tuple[Figures, ...] = tuple(dict.fromkeys(engine.figures for engine in ENGINES.values() if engine.figures))
 METRICS = tuple(dict.fromkeys(name for figures in KNOWN for name in figures.names))
 """What is read of a page: a container does not name its engine, but no two engines have a name in common."""
 

@@ -14,10 +14,10 @@ from sparkops.command import Command, quote
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.docker.facts import image_content
+from sparkops.engines.image_facts import GateVerdict
 from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError, NotReady
 from sparkops.guard_client import leases
 from sparkops.images import buildkit, gate, gated, lock_check
-from sparkops.images.gate import GateVerdict
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkops.config.lock import Lock
-from sparkops.images.gate import GateVerdict, ImageFacts
+from sparkops.engines.image_facts import GateVerdict, ImageFacts
 
 SHOWN = 5
 OTHER_PARENT = "the base image differs from the locked one; load that one on the node, or run `sparkops lock --update`"

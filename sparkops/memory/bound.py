@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, floor
-from typing import Any
 
 from sparkops.config.recipe import Recipe
 from sparkops.engines import ENGINES
@@ -19,7 +18,6 @@ valid claim is refused."""
 OUTSIDE_GIB = 2.4
 """GiB of a discrete GPU that an engine takes outside its budget: CUDA context, CUDA graphs of the V2 model runner,
 workspaces of a warm engine. The most of 2.0 to 2.4 measured on an H100 with vLLM 0.23.0: no claim may be below it."""
-KV_BYTES = "kv-cache-memory-bytes"
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 """vLLM's own suffixes: human_readable_int in vllm/utils/argparse_utils.py."""
 
@@ -41,18 +39,20 @@ def bound(
 
     `host_gib`: GiB beside the engine's budget, which `beside` names.
 
-    With kv-cache-memory-bytes vLLM ignores its utilization (vllm/config/cache.py): the bound is then the sum of weights
-    and cache. Raises ValueError for an argument that is not a number in its range.
+    With the bytes of its KV cache an engine ignores its share (vllm/config/cache.py): the bound is then the sum of
+    weights and cache. Raises ValueError for an argument that is not a number in its range.
     """
     if recipe.backend == "cpu":
         return None
     beside = f" + {host_gib:g} GiB {beside}" if host_gib else ""
-    if KV_BYTES in recipe.serve.args:
-        cache_gib = cache_bytes(recipe.serve.args) / GIB
+    engine = ENGINES[recipe.engine]
+    if engine.cache_flag in recipe.serve.args:
+        cache_gib = cache_bytes(recipe) / GIB
         weights_gib = (recipe.model.size_gb or 0) * 1e9 / GIB / recipe.serve.tensor_parallel
         weights = f" + {weights_gib:.1f} GiB of weights" if weights_gib else ""
-        return Bound(cache_gib + weights_gib + host_gib, f"{KV_BYTES} {cache_gib:.1f} GiB{weights}{beside}", KV_BYTES)
-    flag, share = ENGINES[recipe.engine].share_flag, _share(recipe)
+        terms = f"{engine.cache_flag} {cache_gib:.1f} GiB{weights}{beside}"
+        return Bound(cache_gib + weights_gib + host_gib, terms, engine.cache_flag)
+    flag, share = engine.share_flag, _share(recipe)
     return Bound(share * total_gib + host_gib, f"{flag} {share:g} x {total_gib:.1f} GiB{beside}", flag, share)
 
 
@@ -68,11 +68,12 @@ def _share(recipe: Recipe) -> float:
     return share
 
 
-def cache_bytes(args: Mapping[str, Any]) -> float:
-    """Return the bytes of kv-cache-memory-bytes. Raises ValueError for a value that is not a size."""
-    size = scaled(args[KV_BYTES], "kKmMgGtT")
+def cache_bytes(recipe: Recipe) -> float:
+    """Return the bytes of its KV cache that a recipe states. Raises ValueError for a value that is not a size."""
+    flag = ENGINES[recipe.engine].cache_flag
+    size = scaled(recipe.serve.args[flag], "kKmMgGtT")
     if size is None:
-        raise ValueError(f"{KV_BYTES}: expected bytes such as 20G, got {args[KV_BYTES]!r}")
+        raise ValueError(f"{flag}: expected bytes such as 20G, got {recipe.serve.args[flag]!r}")
     return size
 
 

@@ -9,7 +9,7 @@ from math import ceil, floor
 from sparkops.config.recipe import Recipe
 from sparkops.engines.vllm import VLLM
 from sparkops.memory import arguments, cache, overhead
-from sparkops.memory.bound import KV_BYTES, bound, cache_bytes
+from sparkops.memory.bound import bound, cache_bytes
 from sparkops.memory.cache import Layout
 from sparkops.memory.description import Description, rank_gib
 from sparkops.memory.overhead import Loader, Term, loaders
@@ -187,14 +187,14 @@ def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float
         return inside_gib + arguments.cpu_space_gib(recipe), None
     most = bound(recipe, room.total_gib, 0.0)
     if most is None or most.share is None:
-        return inside_gib + cache_bytes(recipe.serve.args) / GIB, None
+        return inside_gib + cache_bytes(recipe) / GIB, None
     return most.gib, most.share
 
 
 def lower(fit: Fit, name: str) -> str:
     """Return the next step for a recipe that does not fit."""
     if fit.share is None:
-        return f"Lower {KV_BYTES} or max-model-len of {name}, or use a smaller model."
+        return f"Lower {VLLM.cache_flag} or max-model-len of {name}, or use a smaller model."
     safe, least = fit.safe_share or 0.0, fit.least_share or 1.0
     if least <= safe:
         return f"sparkops fit {name} --set args.{VLLM.share_flag}={safe:g}"

@@ -70,7 +70,7 @@ PREFLIGHT = Command(("sh", "-c", PREFLIGHT_SCRIPT), timeout_s=30.0)
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """Memory of one discrete GPU in GiB, without what the driver reserves: the total that CUDA and vLLM count."""
+    """Memory of one discrete GPU in GiB, without what the driver reserves: the total that CUDA counts."""
 
     total_gib: float
     free_gib: float

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
+from sparkops.engines import ENGINES
 
 SMALL_WINDOW = 2048
 STRUCTURED_FLAGS = ("structured-outputs-config", "guided-decoding-backend")
@@ -26,6 +27,8 @@ def planned(recipe: Recipe) -> tuple[Planned, ...]:
     checks = []
     for name, default in DEFAULTS.items():
         (runs, why), enabled = default(recipe), getattr(recipe.probe.smoke, name).enabled
+        if runs and (reason := ENGINES[recipe.engine].unable.get(name)):
+            runs, why = False, reason
         if enabled is not None and enabled != runs:
             runs, why = enabled, f"probe.smoke.{name}.enabled: {str(enabled).lower()}"
         checks.append(Planned(name, runs, why))
@@ -51,7 +54,7 @@ def _if(task: Task, default: Default) -> Default:
 def _needle(recipe: Recipe) -> tuple[bool, str]:
     window = window_of(recipe)
     if window is not None and window < SMALL_WINDOW:
-        return False, f"max-model-len {window} is below {SMALL_WINDOW}"
+        return False, f"{ENGINES[recipe.engine].window_flag} {window} is below {SMALL_WINDOW}"
     return True, f"about {needle_tokens(recipe, window)} tokens"
 
 
@@ -107,8 +110,8 @@ DEFAULTS: dict[str, Default] = {
 
 
 def window_of(recipe: Recipe) -> int | None:
-    """Return max-model-len of the recipe in tokens, where it is a number; vLLM also takes 32k, 32K and auto."""
-    given = str(recipe.serve.args.get("max-model-len", ""))
+    """Return the context of the recipe in tokens, where it is a number; engines also take 32k, 32K and auto."""
+    given = str(recipe.serve.args.get(ENGINES[recipe.engine].window_flag, ""))
     factor = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}.get(given[-1:], 1)
     digits = given if factor == 1 else given[:-1]
     return int(digits) * factor if digits.isdecimal() else None

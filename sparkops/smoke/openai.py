@@ -173,7 +173,7 @@ def _strange(reply: Reply) -> Unusable:
 
 
 def _reasoning(message: Mapping[str, Any]) -> str:
-    """Return the reasoning under either of vLLM's names for it."""
+    """Return the reasoning under either of its names."""
     return str(message.get("reasoning") or message.get("reasoning_content") or "")
 
 

@@ -169,7 +169,8 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         (
             "serve.args",
             {"--dtype": "x"},
-            "serve.args.--dtype: expected an argument of vLLM without its dashes, such as max-model-len, got '--dtype'",
+            "serve.args.--dtype: expected an argument of the engine without its dashes, such as max-model-len, "
+            "got '--dtype'",
         ),
         ("serve.args", {"dtype": "$(id)"}, f"serve.args.dtype: {PLAIN}, got '$(id)'"),
         ("serve.args", {"dtype": "a\nb"}, f"serve.args.dtype: {ONE_LINE} '\\n'"),

@@ -34,6 +34,7 @@ TOY = EngineKind(
         causes=(known_cause("toy gives up: (.+)", "the toy lacks {}", "Give it {}."),),
     ),
     env={"TOY_HOME": "/home/engine"},
+    unable={"version": "the toy has no /version"},
     python=False,
     aliases=False,
     executors={"mp": join},

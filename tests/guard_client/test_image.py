@@ -32,8 +32,11 @@ DEBIAN = {
     "urllib3": "python3-requests",
     "yaml": "python3-yaml",
 }
-OPERATORS = ("cli/", "lint/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py")
-"""Rooms of the operator's program: no change there replaces a guard."""
+OPERATORS = (
+    *("cli/", "lint/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py"),
+    *("engines/gates.py", "engines/image_facts.py", "engines/vllm/gate.py"),
+)
+"""Rooms and modules of the operator's program: no change there replaces a guard."""
 NOT_PYTHON = {"ca-certificates", "docker-cli", "nftables", "python3", "tini"}
 
 

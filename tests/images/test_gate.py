@@ -15,8 +15,21 @@ from typing import Any
 import pytest
 
 from sparkops.config import assets
+from sparkops.engines.image_facts import CRASHED, OTHER_PROCESSOR, DeviceCode, ImageFacts, ImportAnswer, KernelFacts
+from sparkops.engines.vllm.gate import (
+    DELETED,
+    KERNELS_OF_CUDA,
+    NO_CUBIN,
+    NO_DRIVER,
+    NO_KERNELS,
+    NO_PLATFORM,
+    NOT_IMPORTED,
+    NOT_LOADED,
+    OTHER_ABI,
+    OTHER_GPU,
+    OTHER_MACHINE,
+)
 from sparkops.images import gate
-from sparkops.images.gate import DeviceCode, ImageFacts, ImportAnswer, KernelFacts
 from tests.examples import CUDA, IMAGE_FACTS, USED, recipe
 
 CPU = recipe(image={"mods": ["vllm-cpu-metadata"]})
@@ -195,9 +208,9 @@ def test_a_wheel_without_a_local_version_is_known_by_its_cuda(measured: str, cud
 @pytest.mark.parametrize(
     ("failed", "cause"),
     [
-        ("ImportError: /v/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEab", gate.OTHER_ABI),
-        ("ImportError: libcuda.so.1: cannot open shared object file", gate.NO_DRIVER),
-        ("ImportError: libcudart.so.12: cannot open shared object file", gate.NOT_LOADED),
+        ("ImportError: /v/_C.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceEab", OTHER_ABI),
+        ("ImportError: libcuda.so.1: cannot open shared object file", NO_DRIVER),
+        ("ImportError: libcudart.so.12: cannot open shared object file", NOT_LOADED),
     ],
 )
 def test_a_kernel_that_cannot_be_loaded_has_its_cause_named(failed: str, cause: str) -> None:
@@ -211,14 +224,14 @@ def test_a_kernel_that_cannot_be_loaded_has_its_cause_named(failed: str, cause: 
 @pytest.mark.parametrize(
     ("kernels", "cause"),
     [
-        (KernelFacts("CpuPlatform"), gate.NO_KERNELS),
-        (KernelFacts("CpuPlatform", error="ModuleNotFoundError: No module named 'vllm._C'"), gate.NO_KERNELS),
-        (KernelFacts("CpuPlatform", deleted=("vllm._C",)), gate.DELETED),
-        (KernelFacts(error="ended by signal 4", loading="vllm._C_AVX512"), gate.OTHER_PROCESSOR),
-        (KernelFacts(error="ended by signal 11", loading="vllm._C"), gate.CRASHED),
-        (KernelFacts(error="not asked, because of vllm"), gate.NOT_IMPORTED),
-        (KernelFacts("CpuPlatform", failed={"vllm._C": "a"}, machines={"vllm._C": "aarch64"}), gate.OTHER_MACHINE),
-        (KernelFacts("UnspecifiedPlatform", error="No module named 'vllm._C_stable_libtorch'"), gate.NO_PLATFORM),
+        (KernelFacts("CpuPlatform"), NO_KERNELS),
+        (KernelFacts("CpuPlatform", error="ModuleNotFoundError: No module named 'vllm._C'"), NO_KERNELS),
+        (KernelFacts("CpuPlatform", deleted=("vllm._C",)), DELETED),
+        (KernelFacts(error="ended by signal 4", loading="vllm._C_AVX512"), OTHER_PROCESSOR),
+        (KernelFacts(error="ended by signal 11", loading="vllm._C"), CRASHED),
+        (KernelFacts(error="not asked, because of vllm"), NOT_IMPORTED),
+        (KernelFacts("CpuPlatform", failed={"vllm._C": "a"}, machines={"vllm._C": "aarch64"}), OTHER_MACHINE),
+        (KernelFacts("UnspecifiedPlatform", error="No module named 'vllm._C_stable_libtorch'"), NO_PLATFORM),
     ],
 )
 def test_an_image_without_kernels_has_its_cause_named(kernels: KernelFacts, cause: str) -> None:
@@ -230,10 +243,10 @@ def test_kernels_of_cuda_with_a_torch_for_the_cpu_are_named() -> None:
     kernels = KernelFacts("UnspecifiedPlatform", failed={"vllm._C": error}, machines={"vllm._C": "aarch64"})
     facts = replace(GPU_FACTS, torch=ImportAnswer("2.11.0+cpu"), cuda=None, kernels=kernels)
 
-    assert wrong(GPU, facts)["vLLM kernels"] == gate.KERNELS_OF_CUDA
+    assert wrong(GPU, facts)["vLLM kernels"] == KERNELS_OF_CUDA
 
 
-@pytest.mark.parametrize(("signal", "cause"), [(4, gate.OTHER_PROCESSOR), (11, gate.CRASHED)])
+@pytest.mark.parametrize(("signal", "cause"), [(4, OTHER_PROCESSOR), (11, CRASHED)])
 def test_a_torch_that_crashes_is_not_reported_as_replaced(signal: int, cause: str) -> None:
     assert wrong(CPU, replace(CPU_FACTS, torch=ImportAnswer(error=f"ended by signal {signal}"), cuda=None)) == {
         "torch": cause,
@@ -244,7 +257,7 @@ def test_a_torch_that_crashes_is_not_reported_as_replaced(signal: int, cause: st
 def test_a_vllm_that_cannot_be_imported_is_named() -> None:
     facts = replace(CPU_FACTS, vllm=ImportAnswer(error="ModuleNotFoundError: No module named 'regex'"))
 
-    assert wrong(CPU, facts) == {"vllm": gate.NOT_IMPORTED}
+    assert wrong(CPU, facts) == {"vllm": NOT_IMPORTED}
 
 
 def test_another_vllm_is_named() -> None:
@@ -278,12 +291,12 @@ def test_the_code_for_gpus_is_read() -> None:
     ("code", "cause"),
     [
         # All constructed: no such image was at hand. The names are cuobjdump's.
-        ({**WHEEL, "vllm._C": code("sm_80", "sm_90", ptx=("sm_90",))}, gate.NO_CUBIN),
-        ({**WHEEL, "vllm._C": code("sm_80", "sm_90")}, gate.OTHER_GPU),
-        ({**WHEEL, "vllm._moe_C": code(ptx=("sm_120",))}, gate.NO_CUBIN),
-        ({"vllm._C": code("sm_120a"), "vllm._moe_C": code("sm_120a")}, gate.OTHER_GPU),
-        ({"vllm._flashmla_C": code("sm_120")}, gate.OTHER_GPU),
-        ({}, gate.OTHER_GPU),
+        ({**WHEEL, "vllm._C": code("sm_80", "sm_90", ptx=("sm_90",))}, NO_CUBIN),
+        ({**WHEEL, "vllm._C": code("sm_80", "sm_90")}, OTHER_GPU),
+        ({**WHEEL, "vllm._moe_C": code(ptx=("sm_120",))}, NO_CUBIN),
+        ({"vllm._C": code("sm_120a"), "vllm._moe_C": code("sm_120a")}, OTHER_GPU),
+        ({"vllm._flashmla_C": code("sm_120")}, OTHER_GPU),
+        ({}, OTHER_GPU),
     ],
     ids=["older PTX", "older GPUs only", "PTX only", "for 12.0 only", "no kernels", "nothing"],
 )
@@ -447,7 +460,7 @@ def test_an_error_that_vllm_ignores_is_reported(answer: Callable[..., ImageFacts
     assert (facts.kernels.loaded, set(facts.kernels.failed)) == ((), {"vllm._C", "vllm._moe_C"})
     assert facts.kernels.machines["vllm._C"] not in ("", platform.machine())
     assert facts.kernels.machines["vllm._moe_C"] == ""
-    assert wrong(CPU, replace(CPU_FACTS, kernels=facts.kernels)) == {"vLLM kernels": gate.OTHER_MACHINE}
+    assert wrong(CPU, replace(CPU_FACTS, kernels=facts.kernels)) == {"vLLM kernels": OTHER_MACHINE}
 
 
 @pytest.mark.local
@@ -480,11 +493,11 @@ def test_a_build_for_cuda_is_asked_without_a_gpu(answer: Callable[..., ImageFact
 
 # What the gate answered in real images (`make images-real`, `make arm64`), by the causes of its failed checks.
 FAULTS = {
-    "kernels-deleted": {gate.DELETED},
-    "kernels-for-arm64": {gate.OTHER_MACHINE},
-    "kernels-for-x86-64": {gate.OTHER_MACHINE},
-    "kernels-for-AVX-512-on-Haswell": {gate.OTHER_PROCESSOR},
-    "torch-for-the-CPU": {gate.CPU_TORCH, gate.KERNELS_OF_CUDA},
+    "kernels-deleted": {DELETED},
+    "kernels-for-arm64": {OTHER_MACHINE},
+    "kernels-for-x86-64": {OTHER_MACHINE},
+    "kernels-for-AVX-512-on-Haswell": {OTHER_PROCESSOR},
+    "torch-for-the-CPU": {gate.CPU_TORCH, KERNELS_OF_CUDA},
 }
 REAL_CUDA = {
     "0.28.0": {"version": "2.13.0", "backend": "cu130", "local_version": False},

@@ -13,10 +13,10 @@ from sparkops.config import assets, lock, recipe, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Contents, Described, Lock, Parent
 from sparkops.config.recipe import Recipe
+from sparkops.engines.image_facts import ImageFacts
 from sparkops.errors import ConfigError
 from sparkops.images import lock_check
 from sparkops.images.build import of_recipe, refusal
-from sparkops.images.gate import ImageFacts
 from sparkops.lock import resolving
 from sparkops.nodes.host import HostFacts
 from sparkops.render.context import Context, build_context, hashes, recipe_mods

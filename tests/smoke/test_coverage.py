@@ -125,3 +125,12 @@ def test_the_bake_runs_no_slow_check_even_if_the_recipe_enables_it() -> None:
     enabled = {name: {"enabled": True} for name in Smoke.model_fields if name in coverage.DEFAULTS}
 
     assert runs(coverage.light(recipe(probe={"smoke": enabled}))) == coverage.LIGHT
+
+
+def test_a_check_that_the_engine_cannot_pass_runs_only_where_the_recipe_enables_it() -> None:
+    image = {"torch": None, "vllm": None}
+    enabled = recipe(engine="atlas", image=image, probe={"smoke": {"version": {"enabled": True}}})
+
+    assert ALWAYS - runs(recipe(engine="atlas", image=image)) == {"version", "metrics", "negatives"}
+    assert why(recipe(engine="atlas", image=image), "version") == "Atlas has no /version"
+    assert "version" in runs(enabled)

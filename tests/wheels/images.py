@@ -20,8 +20,8 @@ from pathlib import Path
 from sparkops.config import assets, recipe
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
+from sparkops.engines.image_facts import GateVerdict, ImageFacts
 from sparkops.images import gate
-from sparkops.images.gate import GateVerdict, ImageFacts
 from tests.fleet import engine, images, inventory
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet

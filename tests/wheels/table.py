@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkops.config.recipe import Recipe
+from sparkops.engines.image_facts import GateVerdict, ImageFacts, ImportAnswer, KernelFacts
 from sparkops.images import gate
-from sparkops.images.gate import GateVerdict, ImageFacts, ImportAnswer, KernelFacts
 from tests.fleet.fleet import CHECKOUT
 from tests.wheels.facts import WheelFacts
 

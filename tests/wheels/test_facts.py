@@ -12,7 +12,7 @@ import pytest
 from sparkops.config import recipe, shipped
 from sparkops.config.recipe import Recipe
 from sparkops.convert.releases import RELEASES
-from sparkops.images import gate
+from sparkops.engines.vllm.gate import NO_KERNELS
 from tests.examples import recipe as example
 from tests.wheels import facts, table
 from tests.wheels.facts import FACTS, MODS, WheelFacts
@@ -86,7 +86,7 @@ def test_a_wheel_without_the_kernels_of_its_platform_is_refused() -> None:
     renamed = replace(wheel, modules=[name.replace("_C_stable_libtorch", "_C") for name in wheel.modules])
     causes = {verdict.cause for verdict in table.predicted(of, renamed, "aarch64") if not verdict.ok}
 
-    assert gate.NO_KERNELS in causes
+    assert NO_KERNELS in causes
 
 
 def test_every_recipe_has_a_row() -> None:

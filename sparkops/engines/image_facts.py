@@ -1,0 +1,108 @@
+"""The facts that templates/gate.py prints of an image, and the verdict of a check of them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+OTHER_PROCESSOR = (
+    "the code contains an instruction that this processor lacks (SIGILL); install a build for this processor"
+)
+CRASHED = "the process crashed while loading it; load it in the image by hand to see the reason"
+ILLEGAL_INSTRUCTION = "signal 4"
+
+
+@dataclass(frozen=True)
+class ImportAnswer:
+    """The version of one package, or the error of its import."""
+
+    version: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """vLLM's compiled modules (vllm._C), as the platform code of the image itself imported them."""
+
+    platform: str = ""
+    """The class that vLLM selected. Without a GPU it is UnspecifiedPlatform for CUDA; CudaPlatform is used then."""
+    loaded: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The error by module, for modules that the image contains."""
+    machines: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The architecture that the file of a failed module is for, such as aarch64; empty if it is unknown."""
+    deleted: tuple[str, ...] = ()
+    """Modules that were imported, are listed in the record of the installed wheel, and do not exist."""
+    stub: bool = False
+    """Whether they were loaded with a stub instead of the driver's library."""
+    error: str = ""
+    """The error of the platform code, or the end of the process; empty if it passed."""
+    loading: str = ""
+    """The module that was being loaded when the process ended; empty if there was none."""
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """The code for GPUs in one binary: the architectures (sm_120) of its cubins, and of its PTX."""
+
+    cubins: frozenset[str]
+    ptx: frozenset[str]
+
+    @property
+    def portable(self) -> bool:
+        """Whether it is for more than one kind of GPU. vLLM calls a module for a single kind only on that one."""
+        return bool(self.ptx) or len({name.rstrip("af") for name in self.cubins}) > 1
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    machine: str
+    torch: ImportAnswer
+    cuda: str | None
+    vllm: ImportAnswer
+    kernels: KernelFacts
+    mods: Mapping[str, str]
+    """The outcome of each mod by its name."""
+    archs: tuple[str, ...] = ()
+    """The GPUs that torch has code for, in its own order."""
+    device_code: Mapping[str, DeviceCode] | None = field(default_factory=dict)
+    """By module of vLLM with GPU code; None if the image has no cuobjdump."""
+    packages: tuple[str, ...] = ()
+    """Installed packages, each as name==version, in order."""
+    cache_error: str = ""
+    """Why the engine's user cannot write to its cache; empty if it can."""
+
+    @property
+    def packages_digest(self) -> str:
+        """SHA-256 over the packages. Images with the same digest have the same versions."""
+        return hashlib.sha256("\n".join(self.packages).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class GateVerdict:
+    """The result of one check. `cause` is the usual cause of a failure."""
+
+    name: str
+    ok: bool
+    found: str
+    expected: str
+    cause: str = ""
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.name}: {self.found}"
+        return f"{self.name}: got {self.found}, expected {self.expected}: {self.cause}"
+
+
+def crash(error: str) -> str:
+    """Return the cause of a process that was ended by a signal; empty for any other error."""
+    if "ended by signal" not in error:
+        return ""
+    return OTHER_PROCESSOR if ILLEGAL_INSTRUCTION in error else CRASHED
+
+
+def public(version: str) -> str:
+    """Return a version without its local part, such as +cu130."""
+    return version.partition("+")[0]
