@@ -46,8 +46,8 @@ fuzz: $(READY)  ## parsers of what recipes, nodes and clients send, against thou
 	@$(BIN)/pytest tests/fuzz --timeout 3600
 
 gpu: $(READY)  ## build to swap on this machine's NVIDIA GPUs, as root; NAME= names the report (docs/gpu.md)
-	@$(BIN)/python -m tests.gpu $(if $(NAME),--name $(NAME)) $(if $(WHEELS),--wheels $(WHEELS)) \
-	  $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(BASE),--base $(BASE)) $(if $(REACH),--reach $(REACH)) \
+	@$(BIN)/python -m tests.gpu $(if $(NAME),--name $(NAME)) $(if $(RECIPE),--recipe $(RECIPE)) \
+	  $(if $(WHEELS),--wheels $(WHEELS)) $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(BASE),--base $(BASE)) $(if $(REACH),--reach $(REACH)) \
 	  $(if $(LOGS),--logs $(LOGS))
 
 images-real: $(READY)  ## the image gate on real images of vLLM, with and without faults; writes docs/evidence/images.md

@@ -16,6 +16,7 @@ from tests.gpu.options import Options
 PARTS = {1: ("one", "failures", "research"), 2: ("one", "failures", "research", "two")}
 HELP = {
     "name": "name of the report, docs/evidence/gpu-NAME.md",
+    "recipe": "recipe of tests/gpu/recipes for one node: gpu-tiny (vLLM 0.23.0) or gpu-tiny-0.33",
     "wheels": "directory of wheels, in place of the package index",
     "debian": "tar of a Debian trixie root with the packages of nodes, gateway and guard",
     "base": "tar of the CUDA base image, from docker save",

@@ -120,7 +120,7 @@ def lab(reach: Way, given: Options, index: int | None, gpus: tuple[Gpu, ...], ev
     file.write_text(yaml.safe_dump({**data, "build": build(given, index, host)}))
     Path("/srv/models").mkdir(parents=True, exist_ok=True)
     cli = Cli(file, HOME, env={"PATH": os.environ["PATH"]})
-    return Lab(cli, evidence, {"here": local}, RECIPES / "gpu-tiny.yaml", "gpu-tiny", 8200, settings=sized(gpus))
+    return Lab(cli, evidence, {"here": local}, RECIPES / f"{given.recipe}.yaml", "gpu-tiny", 8200, settings=sized(gpus))
 
 
 def local(*argv: str, both: bool = False) -> str:
