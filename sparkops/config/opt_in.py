@@ -171,7 +171,7 @@ def _hint(need: Need, engine: EngineName) -> str:
     """Return the known flag that an unknown one resembles, as a question; empty without one."""
     if need.effect != UNKNOWN or need.where[:2] != ("serve", "args"):
         return ""
-    near = difflib.get_close_matches(need.name, harmless.FLAGS[engine], n=1, cutoff=0.8)
+    near = difflib.get_close_matches(need.name, ENGINES[engine].flags.harmless, n=1, cutoff=0.8)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from sparkops import __version__
 from sparkops.command import Command
+from sparkops.engines.image_facts import GateVerdict
 from sparkops.errors import CommandFailed, ConnectionLost, ImageRejected, Interrupted, NodeError, NotReady, UsageError
 from sparkops.guard_client import leases
 from sparkops.images import delivery, distribute, gated
 from sparkops.images.build import BuildOrder, build_noted, pass_gate
 from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, OfferedImage, removed_on_interrupt
-from sparkops.images.gate import GateVerdict
 from sparkops.images.layers import missing_bytes, saved_share
 from sparkops.images.layout import ImageCutOff, Layout, StoredImage
 from sparkops.names import LABEL
