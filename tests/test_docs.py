@@ -93,7 +93,9 @@ def test_operations_use_verbs_and_options_that_exist() -> None:
     commands = re.findall(r"^\$ sparkops (\S+)(.*?)(?: +#.*)?$", visible, re.MULTILINE)
     assert len(commands) > 10
     for verb, words in commands:
-        known = {option for parameter in VERBS[verb].params for option in parameter.opts}
+        command = VERBS[verb]
+        inner = getattr(command, "commands", {}).get(words.split()[0]) if words.split() else None
+        known = {option for parameter in (inner or command).params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", words)) <= known, verb
 
 
