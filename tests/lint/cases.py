@@ -426,6 +426,8 @@ PASSING: dict[str, list[str]] = {
         "FROM lmsysorg/sglang:v0.5.2\nWORKDIR /sglang\nCOPY . .\nRUN pip install './python[dev]'",
         f"{CUDA}\nRUN pip install {PIN}\nRUN cd /sglang && sed -i /torch/d python/p.toml && pip install -e python",
         "FROM vllm/vllm-openai:v0.11.0\nRUN pip install 'trl[vllm]'",
+        f"{CUDA}\nRUN pip install sglang && pip install --force-reinstall {PIN}",
+        f"{CUDA}\nRUN pip install {PIN} lmdeploy==0.9.0\nRUN pip install lmdeploy==0.9.0 x",
         "FROM nvcr.io/nvidia/pytorch:25.03-py3\nRUN pip install --upgrade torch vllm",
         "FROM runpod/pytorch:1.0.3-cu1281-torch260-ubuntu2204\nRUN pip install vllm==0.8.4",
         f"{CUDA}\nRUN pip install {PIN}\nRUN echo 'accelerate # vllm' > r.txt && pip install -r r.txt",

@@ -158,6 +158,10 @@ class _TorchPins:
         cloned = (argv for argv in argvs if "clone" in argv and not {"-b", "--branch"} & set(argv))
         return any(package(word, "/") == name for argv in cloned for word in argv if "/" in word)
 
+    def _pins_later(self, install: Install) -> bool:
+        """Return whether a later call of the stage installs a pinned torch, so that it does not matter which came."""
+        return any(call.pins and call.adds for call in self.installs[self.installs.index(install) + 1 :])
+
     def _installs_list_of(self, install: Install, source: str) -> bool:
         """Return whether an earlier call installs the requirements file of a source, whose torch it then has."""
         folder = located(install.directory, source)
@@ -199,7 +203,7 @@ class _TorchPins:
             ):
                 continue
             elif torch is None:
-                if name in BOUND or ".whl" in requirement:
+                if (name in BOUND or ".whl" in requirement) and not self._pins_later(install):
                     yield requirement
             elif every or not (
                 self.has(install, name, wanted, built=built) or self.suits(name, wanted, requirement, torch)
@@ -214,7 +218,8 @@ class _TorchPins:
         if install.changes(name) or (built and self._clones(name)):
             return False
         earlier = (call for call in self.installs[: self.installs.index(install)] if call.tool == install.tool)
-        if not wanted and any(package(text, call.directory) == name for call in earlier for text in call.engines):
+        named = (text for call in earlier for text in call.engines if package(text, call.directory) == name)
+        if any(not wanted or version(text) == wanted for text in named):
             return True
         companion = name == "torchvision" and self.image_has_torch and UNKNOWN_IMAGE not in self.stage.root
         return (name in self.stage.root or companion) and (not wanted or wanted in self.stage.root)
