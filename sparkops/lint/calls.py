@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise, takewhile
 from posixpath import basename, join, normpath
 
 from sparkops.lint.shell import CONDITION, ELSE, HEREDOCS, Redirect, Simple, condition_holds, pipelines
@@ -25,6 +26,8 @@ WRAPPERS: Mapping[str, str] = {
     "xargs": "adEILnPs",
 }
 """Programs that start another program, with the letters of their options that take a value."""
+RUNNERS: Mapping[str, str] = dict.fromkeys(("conda", "mamba", "micromamba"), "np")
+"""Programs whose verb `run` starts another program, with the letters of their options that take a value."""
 WRAPPED = re.compile(r"-.*|[0-9.]+[smhd]?")
 """Words between a wrapper and its command: options, a niceness, a duration."""
 MAX_DEPTH = 8
@@ -129,7 +132,7 @@ class _Shell:
             redirects = tuple(map(self._expanded, simple.redirects))
             call = _unwrapped(Call(argv, words[0].line, environment, self.directory, redirects, before, inside))
             yield call
-            yield from self._shell_script(call, simple)
+            yield from self._executed(call) if call.program == "find" else self._shell_script(call, simple)
 
     def _assignments(self, words: tuple[Word, ...]) -> tuple[dict[str, str | None], tuple[Word, ...]]:
         assigned: dict[str, str | None] = {}
@@ -182,14 +185,32 @@ class _Shell:
             if redirect.operator in HEREDOCS:
                 yield from self._nested(redirect.body, call.environment)
 
+    def _executed(self, call: Call) -> Iterator[Call]:
+        """Yield the call that `find -exec` makes, with the searched name in place of the file."""
+        for number, word in enumerate(call.argv):
+            if word in ("-exec", "-execdir"):
+                given = takewhile(lambda word: word not in (";", "+"), call.argv[number + 1 :])
+                name = next((value for option, value in pairwise(call.argv) if option == "-name"), "{}")
+                if argv := tuple(name if word == "{}" else word for word in given):
+                    yield _unwrapped(replace(call, argv=argv, redirects=()))
+
+
+def _runner(argv: list[str]) -> str | None:
+    return RUNNERS.get(basename(argv[0])) if argv[1:2] == ["run"] else None
+
 
 def _unwrapped(call: Call) -> Call:
     argv, environment = list(call.argv), dict(call.environment)
-    while argv and (valued := WRAPPERS.get(basename(argv[0]))) is not None:
+    while argv and (valued := WRAPPERS.get(basename(argv[0]), _runner(argv))) is not None:
         program = basename(argv.pop(0))
+        if program in RUNNERS:
+            argv.pop(0)
+        elif program == "xargs":
+            argv += [word for earlier in call.before for word in earlier.argv[1:] if ".whl" in word]
         while argv and (WRAPPED.fullmatch(argv[0]) or ASSIGNMENT.fullmatch(argv[0])):
             word = argv.pop(0)
-            value = argv.pop(0) if argv and len(word) == 2 and word[1] in valued else ""
+            takes = (len(word) == 2 and word[1] in valued) or (program in RUNNERS and word in ("--name", "--prefix"))
+            value = argv.pop(0) if argv and takes else ""
             if match := ASSIGNMENT.fullmatch(word):
                 environment[match[1]] = match[2]
             elif program == "env" and word == "-u":

@@ -52,6 +52,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 PIN = re.compile(
     r"(?<![\w.-])torch(?:\[[^]]*\])?\s*===?\s*([^\s;,\"'&|]+)|(?<![\w.-])torch-([0-9][^-/\s]*)-[^/\s]*\.whl"
 )
+ENGINE_EXTRA = re.compile(r"(?!vllm|sglang|.*\.whl)[^\[]*\[(?:[^]]*,)?\s*(vllm|sglang|lmdeploy)\s*(?:,[^]]*)?\]")
+"""An engine as an extra of another package, such as `trl[vllm]`; it then counts as that engine."""
 VERSION = re.compile(r"===?\s*([^\s;,]+)|-([0-9][^-/]*)-[^/\s]*\.whl|git\+.*@(v[0-9.]+)")
 BACKEND = re.compile(r"cu[0-9]{2,3}|cpu")
 INDEX = re.compile(r"/(cu[0-9]{2,3}|cu\$.*|\$[^/]*|cpu)/?$")
@@ -108,14 +110,16 @@ class Install:
     @property
     def engines(self) -> list[str]:
         """The requirements that need torch: engines by name, path or repository, and wheels that may be one."""
-        if not self.adds or self.option("--no-deps"):
+        if not self.takes_engines:
             return []
         companions = ("torchaudio", "torchvision") if self.names_torch else ()
-        return [
-            requirement
-            for requirement in (*self.requirements, *self.option("--editable"))
-            if _needs_torch(requirement, self.directory) and _name(requirement) not in companions
-        ]
+        named = needing_torch((*self.requirements, *self.option("--editable")), self.directory)
+        return [requirement for requirement in named if _name(requirement) not in companions]
+
+    @property
+    def takes_engines(self) -> bool:
+        """Whether it installs what its requirements require."""
+        return self.adds and not self.option("--no-deps")
 
     def changes(self, name: str) -> str:
         """Return the option by which it installs a package anew, even if an installed version would do; or nothing."""
@@ -182,6 +186,17 @@ def pins(text: str) -> list[str]:
     return [(match[1] or match[2]).replace("%2B", "+") for match in PIN.finditer(text)]
 
 
+def lines(text: str) -> list[str]:
+    """Return the requirements in a requirements file, without its options and comments."""
+    plain = (re.sub(r"(^|\s)#.*|\s+--.*|\s*;.*", "", line).strip() for line in text.splitlines())
+    return [line for line in plain if line and not line.startswith("-")]
+
+
+def needing_torch(requirements: Iterable[str], directory: str) -> Iterator[str]:
+    """Yield the requirements that need torch, and the wheels that may."""
+    return (requirement for requirement in requirements if _needs_torch(requirement, directory))
+
+
 def only_tools(text: str) -> bool:
     """Return whether a requirements file has only tools."""
     words = [line.split()[0] for line in text.splitlines() if line.strip() and line.strip()[0] not in "#-"]
@@ -221,7 +236,7 @@ def _parsed(words: tuple[str, ...]) -> tuple[list[str], list[tuple[str, str]]]:
     while unread:
         word = unread.pop(0)
         if not word.startswith("-"):
-            requirements.append(word)
+            requirements.append(f"{word}.whl" if word.endswith("/*") else word)
             continue
         name, sign, value = word.partition("=")
         name = SHORT.get(name, name)
@@ -244,6 +259,8 @@ def package(requirement: str, directory: str) -> str:
         words = re.split(r"[\s\"']", requirement.rstrip(")"))
         requirement = next((word for word in words if ".whl" in word), requirement)
     requirement = COMPUTED.sub("$", requirement)
+    if extra := ENGINE_EXTRA.match(requirement):
+        return extra[1]
     name, at, _ = requirement.partition("@")
     if at and not re.search(r"[/:$]", name):
         return _name(name.strip())
@@ -253,13 +270,17 @@ def package(requirement: str, directory: str) -> str:
     last = posixpath.basename(posixpath.normpath(directory)) if last == "." else last
     if ".whl" in last:
         last = re.split(r"-[0-9$]|\*|\.whl", last)[0]
-    return re.sub(r"[-_.]+", "-", last.removesuffix(".git")).strip("-").lower() if "/" in requirement else _name(last)
+    name = re.sub(r"[-_.]+", "-", last.removesuffix(".git")).strip("-").lower() if "/" in requirement else _name(last)
+    if name == "python":  # the folder of SGLang's repository that has its pyproject.toml
+        name = posixpath.basename(posixpath.dirname(posixpath.normpath(posixpath.join(directory, path)))) or name
+    return name
 
 
 def version(requirement: str) -> str:
     """Return the version that a requirement names, also of a wheel or a tag of a repository; empty without one."""
     match = VERSION.search(requirement)
-    return next(filter(None, match.groups()), "") if match else ""
+    named = bool(match) and not ENGINE_EXTRA.match(requirement)  # the version of the other package
+    return next(filter(None, match.groups()), "") if match and named else ""
 
 
 def _name(requirement: str) -> str:

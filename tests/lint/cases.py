@@ -174,6 +174,26 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         (f"{CUDA}\nRUN uv pip install torch==2.8.0+cu130\nRUN uv pip install compressed-tensors", [3]),
         (f"{CUDA}\n"
          "RUN uv pip install vllm --torch-backend=auto --extra-index-url https://wheels.vllm.ai/nightly/cu130", [2]),
+        # sources: an engine in the folder python, a clone over the engine of the image, an engine as an extra
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN git clone h/sglang && cd sglang && pip install -e 'python[all]'", [3]),
+        ("FROM vllm/vllm-openai:v0.10.0\nRUN git clone https://h/vllm && cd vllm && pip install -e .", [2]),
+        (f"{CUDA}\nRUN uv pip install {PIN}\nRUN pip install 'trl[vllm]' && uv pip install -e '.[dev,vllm]'", [3, 3]),
+        (f"{CUDA}\nRUN pip install {PIN}\nCOPY . /vllm\nWORKDIR /vllm\n"
+         "RUN pip install -r requirements/build.txt && pip install -e .", [5]),
+        # NVIDIA's images before 25.03, which have no constraints
+        ("FROM nvcr.io/nvidia/pytorch:25.02-py3\nRUN pip install --upgrade torch", [2]),
+        ("FROM nvcr.io/nvidia/pytorch:23.10-py3\nRUN pip install vllm==0.4.2", [2]),
+        # torch in the tag of an image
+        ("FROM runpod/pytorch:1.0.3-cu1281-torch260-ubuntu2204\nRUN pip install vllm==0.9.1", [2]),
+        # engines in a requirements file that the Dockerfile writes
+        (f"{CUDA}\nRUN pip install {PIN}\nRUN echo 'vllm==0.12.0 # x' > r.txt && uv pip install -r r.txt", [3]),
+        (f"{CUDA}\nRUN pip install {PIN}\nCOPY <<EOF /r.txt\nnumpy\nvllm==0.12.0\nEOF\nRUN pip install -r /r.txt", [7]),
+        # other ways to name wheels and to call the installer
+        (f"{CUDA} AS b\nRUN cd /vllm && pip wheel -w /w .\n{CUDA}\nRUN pip install {PIN}\nCOPY --from=b /w /w\n"
+         "RUN uv pip install /w/*", [6]),
+        (f"{CUDA}\nRUN pip install {PIN}\nRUN ls /w/vllm*.whl | xargs uv pip install", [3]),
+        (f"{CUDA}\nRUN pip install {PIN}\nRUN find /w -name 'vllm*.whl' -exec uv pip install {{}} +", [3]),
+        (f"{CUDA}\nRUN conda run -n x pip install torch==2.8.0\nRUN conda run --name x pip install vllm==0.12.0", [3]),
         # L6
         (f"{CUDA} AS base-arm64\nRUN uv pip install {PIN}\n{CUDA} AS base-amd64\nFROM base-${{TARGETARCH}}\n"
          "RUN uv pip install vllm==0.19.1", [5]),
@@ -403,6 +423,19 @@ PASSING: dict[str, list[str]] = {
         f"{CUDA}\nRUN case $X in a) T=2.8.0 V=0.11.0;; *) T=2.9.0 V=0.12.0;; esac; pip install torch==$T --index-url "
         "h/whl/cu130 && pip install vllm==$V",
         f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install lmdeploy==0.12.1",
+        "FROM lmsysorg/sglang:v0.5.2\nWORKDIR /sglang\nCOPY . .\nRUN pip install './python[dev]'",
+        f"{CUDA}\nRUN pip install {PIN}\nRUN cd /sglang && sed -i /torch/d python/p.toml && pip install -e python",
+        "FROM vllm/vllm-openai:v0.11.0\nRUN pip install 'trl[vllm]'",
+        f"{CUDA}\nRUN pip install sglang && pip install --force-reinstall {PIN}",
+        f"{CUDA}\nRUN pip install {PIN} lmdeploy==0.9.0\nRUN pip install lmdeploy==0.9.0 x",
+        "FROM nvcr.io/nvidia/pytorch:25.03-py3\nRUN pip install --upgrade torch vllm",
+        "FROM runpod/pytorch:1.0.3-cu1281-torch260-ubuntu2204\nRUN pip install vllm==0.8.4",
+        f"{CUDA}\nRUN pip install {PIN}\nRUN echo 'accelerate # vllm' > r.txt && pip install -r r.txt",
+        f"{CUDA}\nRUN pip install {PIN}\nRUN echo vllm==0.12.0 > r.txt && pip install --no-deps -r r.txt",
+        f"{CUDA}\nRUN pip install {PIN}\nRUN find /w -name 'flash*.whl' -exec pip install {{}} \\; && find . -exec",
+        f"{CUDA}\nCOPY . /lmdeploy\nWORKDIR /lmdeploy\nRUN pip install -r requirements_cuda.txt && pip install -e .",
+        "FROM nvcr.io/nvidia/pytorch:24.07-py3\nCOPY . /v/\nRUN pip install -r /v/r-cuda.txt && pip install -e /v/vllm",
+        f"{CUDA}\nCOPY r.txt /\nRUN pip install -r /r.txt\nRUN pip install https://h/flash_attn-3.0.0b1-cp39-linux_x86_64.whl",
         # L8
         f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv sync --no-install-package vllm --no-install-package torch",
         f"{CUDA}\nENV UV_CONSTRAINT=/c.txt\nRUN echo {PIN} > /c.txt && uv pip install vllm",

@@ -28,7 +28,7 @@ NO_COMPILER = re.compile(r"nvidia/cuda:[^ ]*-(base|runtime)")
 SETUP = frozenset({"bdist_wheel", "build_ext", "develop", "install"})
 CUDA_IMAGE = re.compile(r"cuda|nvidia|nvcr\.io|vllm|sglang", re.IGNORECASE)
 CUDA = re.compile(
-    r"\+cu[0-9]{2,3}\b|\bcu1[0-9]{2}\b|/whl/cu[0-9]|TORCH_CUDA_ARCH_LIST|CUDA_HOME|nvidia/cuda", re.IGNORECASE
+    r"\+cu[0-9]{2,3}\b|\bcu1[0-9]{2,3}\b|/whl/cu[0-9]|TORCH_CUDA_ARCH_LIST|CUDA_HOME|nvidia/cuda", re.IGNORECASE
 )
 OTHER = re.compile(
     r"(?<![a-z])(rocm|amdgpu|amdsmi|ascend|cann|npu|habana|gaudi|hpu|xpu|oneapi|ipex|musa|tpu|neuronx?|s390x|ppc64le|zen)"

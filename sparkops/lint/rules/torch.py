@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sparkops.lint import wheels
 from sparkops.lint.finding import Violation
-from sparkops.lint.installs import SOURCE, Install, package, pins, version
+from sparkops.lint.installs import SOURCE, Install, lines, needing_torch, package, pins, version
 from sparkops.lint.rules.cuda import cuda_stages
 from sparkops.lint.stages import BuildStage, StagedBuild
 from sparkops.lint.torch_needs import BINDS, BOUND, NEEDS_TORCH, admits, release, required
@@ -28,8 +28,9 @@ CUDA = re.compile(r"cuda|nvidia|nvcr\.io", re.IGNORECASE)
 HAS_TORCH = re.compile(r"vllm|sglang|torch|tensorrt", re.IGNORECASE)
 """Images with their own torch, which no pin may replace."""
 UNKNOWN_IMAGE = "$"
-CONSTRAINS_PIP = re.compile(r"nvcr\.io/nvidia/(pytorch|vllm|sglang|tritonserver)")
-"""NVIDIA's framework images, whose environment has a PIP_CONSTRAINT with their own torch."""
+CONSTRAINS_PIP = re.compile(r"nvcr\.io/nvidia/(pytorch|vllm|sglang|tritonserver)(?!:(1[0-9]|2[0-4]|25\.0[12])[.-])")
+"""NVIDIA's framework images since 25.03, whose environment has a PIP_CONSTRAINT with their own torch (release notes of
+the PyTorch container, 25.12)."""
 PIN_FIX = 'add "torch==X.Y.Z+cu130" to the requirements, or to a file of this stage in UV_OVERRIDE'
 OVERRIDE_FIX = 'RUN echo "torch==X.Y.Z+cu130" > /opt/override.txt and ENV UV_OVERRIDE=/opt/override.txt in this stage'
 CONSTRAINT_FIX = (
@@ -147,7 +148,35 @@ class _TorchPins:
             elif torch is None and call.engines:
                 needed = (required(package(engine, call.directory), version(engine)) for engine in call.engines)
                 torch = next((text.removeprefix("torch==") for text in needed if text and "==" in text), "")
+            elif torch is None and call.takes_engines and self._unread(call):
+                torch = ""
         return torch
+
+    def _clones(self, name: str) -> bool:
+        """Return whether a call clones a repository of this name at its newest commit."""
+        argvs = (call.argv for stage in self.stage.lineage for call in stage.calls if call.program == "git")
+        cloned = (argv for argv in argvs if "clone" in argv and not {"-b", "--branch"} & set(argv))
+        return any(package(word, "/") == name for argv in cloned for word in argv if "/" in word)
+
+    def _pins_later(self, install: Install) -> bool:
+        """Return whether a later call of the stage installs a pinned torch, so that it does not matter which came."""
+        return any(call.pins and call.adds for call in self.installs[self.installs.index(install) + 1 :])
+
+    def _installs_list_of(self, install: Install, source: str) -> bool:
+        """Return whether an earlier call installs the requirements file of a source, whose torch it then has."""
+        folder = located(install.directory, source)
+        for call in self.installs[: self.installs.index(install)]:
+            for file in self.named_files(call, ("--requirement",)) if call.takes_engines else ():
+                path = located(call.directory, file.path)
+                if file.text is None and "build" not in path and ("cuda" in path or path.startswith(f"{folder}/")):
+                    return True
+        return False
+
+    def _unread(self, install: Install) -> bool:
+        """Return whether a call installs requirements that the Dockerfile does not have, with which torch may come."""
+        return install.verb == "sync" or any(
+            file.text is None for file in self.named_files(install, ("--requirement",))
+        )
 
     def replacing(self, build: StagedBuild, install: Install) -> Iterator[str]:
         """Yield the requirements of a call that choose torch, or may replace the installed one."""
@@ -159,29 +188,38 @@ class _TorchPins:
         if any(file.text is None or pins(file.text) for file in requirements):
             return
         every = install.changes("torch") if install.tool == "uv" else install.option("--force-reinstall")
-        for requirement in install.engines:
+        listed = (line for file in requirements for line in lines(file.text or "")) if install.takes_engines else ()
+        for requirement in (*install.engines, *needing_torch(listed, install.directory)):
             name, wanted = package(requirement, install.directory), version(requirement)
+            built = requirement in install.option("--editable") or bool(SOURCE.fullmatch(requirement))
             if ".whl" in requirement and wheels.named(requirement) == wheels.UNKNOWN:
                 if self.unnamed_may_replace(build, install, requirement, torch):
                     yield requirement
             elif (
                 name not in NEEDS_TORCH
                 or "$" in wanted
-                or (self.strips and ".whl" not in requirement and SOURCE.fullmatch(requirement))
+                or (self.strips and built)
+                or (built and not torch and self._installs_list_of(install, requirement))
             ):
                 continue
             elif torch is None:
-                if name in BOUND or ".whl" in requirement:
+                if (name in BOUND or ".whl" in requirement) and not self._pins_later(install):
                     yield requirement
-            elif every or not (self.has(install, name, wanted) or self.suits(name, wanted, requirement, torch)):
+            elif every or not (
+                self.has(install, name, wanted, built=built) or self.suits(name, wanted, requirement, torch)
+            ):
                 yield requirement
 
-    def has(self, install: Install, name: str, wanted: str) -> bool:
-        """Return whether the image or an earlier call has the package in a version that does."""
-        if install.changes(name):
+    def has(self, install: Install, name: str, wanted: str, *, built: bool) -> bool:
+        """Return whether the image or an earlier call has the package in a version that does.
+
+        A source that is `built` counts as that of the image, unless it is a clone of a branch that goes on.
+        """
+        if install.changes(name) or (built and self._clones(name)):
             return False
         earlier = (call for call in self.installs[: self.installs.index(install)] if call.tool == install.tool)
-        if not wanted and any(package(text, call.directory) == name for call in earlier for text in call.engines):
+        named = (text for call in earlier for text in call.engines if package(text, call.directory) == name)
+        if any(not wanted or version(text) == wanted for text in named):
             return True
         companion = name == "torchvision" and self.image_has_torch and UNKNOWN_IMAGE not in self.stage.root
         return (name in self.stage.root or companion) and (not wanted or wanted in self.stage.root)
@@ -225,6 +263,8 @@ def _torch_of_image(image: str) -> str:
     """Return the version of torch in an image, from its tag; empty if unknown."""
     if named := re.search(r"torch[-_]?([0-9]+\.[0-9.]*[0-9])", image):
         return named[1]
+    if digits := re.search(r"torch([0-9])([0-9]{1,2})([0-9])(?![0-9.])", image):  # as torch260 in tags of runpod
+        return ".".join(digits.groups())
     name, _, tag = image.rpartition("/")[2].partition(":")
     number = re.match(r"v?([0-9]+(\.[0-9]+)+)(?![0-9a-z.]*(rc|dev|a[0-9]))", tag)
     if not number or image.startswith("nvcr.io/"):
