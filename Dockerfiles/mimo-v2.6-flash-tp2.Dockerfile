@@ -20,7 +20,7 @@ ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.13.0
 RUN mkdir -p /opt/sparkops \
-    && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
+    && printf '%s\n' "$TORCH_PIN" 'cuda-python; python_version < "3"' > "$UV_OVERRIDE"
 
 # uv installs only versions of the lock whose hash matches.
 COPY lock/requirements.txt /opt/sparkops/requirements.txt
@@ -64,7 +64,7 @@ ARG TORCH_BACKEND=cu130
 ENV UV_OVERRIDE=/opt/sparkops/override.txt \
     TORCH_PIN=torch==2.13.0
 RUN mkdir -p /opt/sparkops \
-    && printf '%s\n' "$TORCH_PIN" > "$UV_OVERRIDE"
+    && printf '%s\n' "$TORCH_PIN" 'cuda-python; python_version < "3"' > "$UV_OVERRIDE"
 
 # uv installs only versions of the lock whose hash matches.
 COPY lock/requirements.txt /opt/sparkops/requirements.txt

@@ -171,6 +171,7 @@ def test_stages_are_ordered_as_they_come() -> None:
         ),
         ("0.23.0-cuda-no-device", "RuntimeError: Failed to infer device type, please set the environment variable "),
         ("0.23.0-cuda-no-module", "ModuleNotFoundError: No module named 'humming'"),
+        ("0.33.0-cuda-overwritten-module", "AttributeError: module 'cuda.bindings.runtime' has no attribute 'cudaLib"),
         ("0.32.0-cpu-no-compiler", "torch._inductor.exc.InductorError: InvalidCxxCompiler: No working C++ compiler "),
     ],
 )
@@ -181,7 +182,10 @@ def test_the_headline_of_a_real_failure_is_its_exception(captured: Captured, log
     assert LOG.headline(lines).startswith(line)
 
 
-@pytest.mark.parametrize("log", ["0.23.0-cuda-h100-start-cold", "0.23.0-cuda-tp2-ray-rank0", "0.32.0-cpu-start"])
+@pytest.mark.parametrize(
+    "log",
+    ["0.23.0-cuda-h100-start-cold", "0.23.0-cuda-tp2-ray-rank0", "0.32.0-cpu-start", "0.33.0-cuda-h200-start-cold"],
+)
 def test_a_start_that_succeeds_has_no_headline(captured: Captured, log: str) -> None:
     assert LOG.headline([line for _, line in log_lines(captured(f"vllm-{log}.log"))]) == ""
 

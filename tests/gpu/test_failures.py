@@ -45,11 +45,11 @@ def test_a_start_that_fails_leaves_the_release_that_serves(serving: Lab, failure
     fails(serving, failure)
 
 
-def test_a_kv_cache_that_leaves_nothing_for_the_rest_of_the_engine(serving: Lab) -> None:
-    """All that is free but 0.2 GiB, so the plan has nothing against it, and the GPU runs out of memory."""
+def test_a_kv_cache_that_leaves_nothing_for_the_rest_of_the_engine_is_refused(serving: Lab) -> None:
+    """All that is free but 0.2 GiB, and a claim as large, which leaves nothing for what is outside the budget."""
     free_gib = machine.free_gib() - 0.2
     settings = {"args.kv-cache-memory-bytes": str(int(free_gib * GIB)), "memory.claim_gib": f"{free_gib:.3f}"}
-    fails(serving, Failure("a KV cache of all that is free", settings, "allocation of"))
+    fails(serving, Failure("a KV cache of all that is free", settings, "outside its budget", REFUSED))
 
 
 def fails(serving: Lab, failure: Failure) -> None:

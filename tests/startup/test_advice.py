@@ -63,7 +63,23 @@ def test_the_cause_of_a_real_failure_has_its_figures(captured: Captured, log: st
     assert LOG.cause(captured(f"vllm-0.23.0-cuda-{log}.log").splitlines()) == Advice(cause, step)
 
 
-@pytest.mark.parametrize("log", ["vllm-0.23.0-cuda-h100-start-cold.log", "vllm-0.32.0-cpu-start.log"])
+def test_two_packages_with_the_same_files_are_named_in_vllm_0_33(captured: Captured) -> None:
+    """Seen on an H200: uv installed cuda-python 12.6.2.post1 beside cuda-bindings 13.5.0, and the gate passed."""
+    found = advice.of_log(captured("vllm-0.33.0-cuda-overwritten-module.log").splitlines())
+
+    assert found is not None
+    assert found.cause == "cuda-python overwrote cuda.bindings.runtime of cuda-bindings with an older one in the image"
+    assert found.step.startswith("Add cuda-python to image.remove of the recipe")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "vllm-0.23.0-cuda-h100-start-cold.log",
+        "vllm-0.32.0-cpu-start.log",
+        "vllm-0.33.0-cuda-h200-start-cold.log",
+    ],
+)
 def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: str) -> None:
     assert LOG.cause(captured(log).splitlines()) is None
 

@@ -178,6 +178,7 @@ def watched(log: str) -> Watch:
         ("vllm-0.23.0-cuda-tp2-mp-rank1.log", ReportedMemory(0.0, 23.58, 0.22)),
         ("vllm-0.23.0-cuda-tp2-ray-rank0.log", ReportedMemory(0.0, 23.58, 0.22)),
         ("vllm-0.23.0-cuda-out-of-memory.log", ReportedMemory(0.0, None, None)),
+        ("vllm-0.33.0-cuda-h200-start-cold.log", ReportedMemory(0.0, 20.66, 0.07)),
     ],
 )
 def test_a_start_is_remembered_with_the_memory_that_vllm_logged(

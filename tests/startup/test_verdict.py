@@ -171,6 +171,10 @@ def replay(name: str, limits: Startup | None = None) -> tuple[Watch, int]:
             "vllm-0.23.0-cuda-tp2-mp-rank1.log",
             "joining 8.6, weights 20.2, compiling 20.4, kv_cache 43.0, tuning 43.1, warming 44.4",
         ),
+        (
+            "vllm-0.33.0-cuda-h200-start-cold.log",
+            "weights 26.4, compiling 27.5, kv_cache 64.3, tuning 64.4, warming 76.8, opening 77.8, serving 81.7",
+        ),
         ("vllm-0.32.0-cpu-start.log", "weights 21.3, compiling 21.3, kv_cache 22.3, opening 25.3, serving 26.3"),
         (
             "vllm-0.32.0-cpu-compile-start.log",

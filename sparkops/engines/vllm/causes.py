@@ -99,6 +99,13 @@ CAUSES: tuple[Cause, ...] = (
         "the node's disk is full",
         "Free space on the node: sparkops prune; docker system df",
     ),
+    # cuda-python up to 12.6 has its own cuda/bindings, which overwrite those of cuda-bindings.
+    known_cause(
+        r"module '(cuda\.bindings\.\w+)' has no attribute",
+        "cuda-python overwrote {} of cuda-bindings with an older one in the image",
+        "Add cuda-python to image.remove of the recipe, or pin both to one version in image.override; lock the recipe "
+        "again if it has a lock; then build and deploy again.",
+    ),
     # Last, because a start that fails for another reason may also lack an optional module.
     known_cause(
         r"ModuleNotFoundError: No module named '([\w.]+)'",
