@@ -89,7 +89,9 @@ def test_the_written_recipe_loads(tmp_path: Path, name: str, ranks: int) -> None
     assert ran.exit_code == 0, ran.output
     loaded = recipe.load(tmp_path / "mine.yaml")
     assert (loaded.name, loaded.serve.tensor_parallel) == ("mine", ranks)
-    assert "# guessed: vLLM 0.23.0 with Transformers 5.5.3; no fact says" in (tmp_path / "mine.yaml").read_text()
+    assert (
+        "# guessed: vLLM 0.23.0 with Transformers 5.5.3; unknown which version" in (tmp_path / "mine.yaml").read_text()
+    )
 
 
 def test_the_guessed_image_is_that_of_the_shipped_recipe() -> None:

@@ -171,7 +171,7 @@ def test_a_flag_of_a_newer_vllm_takes_the_image_that_has_it(tmp_path: Path) -> N
 
 
 def test_an_unknown_model_is_named_as_such(tmp_path: Path) -> None:
-    assert "no fact says what loads the model" in of(tmp_path, HEAD).guessed["image"]
+    assert "unknown which version loads the model" in of(tmp_path, HEAD).guessed["image"]
 
 
 def test_code_of_the_repository_is_a_choice_where_the_model_needs_it(tmp_path: Path) -> None:
