@@ -48,8 +48,8 @@ RULES = (
         "one in a requirements file that the Dockerfile writes, with a "
         "file that pins torch and that the stage writes, copies, mounts or inherits; for pip, which has no overrides, "
         "`--constraint` or `PIP_CONSTRAINT`. Not needed with `--no-deps`, if the call pins torch and no other stage "
-        "has an override, or if no torch is installed yet and a later call pins it. If the image has torch, only packages "
-        "that require certain versions of it count "
+        "has an override, or if no torch is installed yet and a later call pins it. If the image has torch, only "
+        "packages that require certain versions of it count "
         "(sparkops/lint/torch_needs.py), and no `*.whl` if a stage runs `use_existing_torch.py`. "
         "One finding for each kind of mistake in a stage.",
         "Wheels of engines allow a range of torch versions, or require another one. Without an override the resolver "
