@@ -65,7 +65,7 @@ def test_the_cause_of_a_real_failure_has_its_figures(captured: Captured, log: st
 
 def test_two_packages_with_the_same_files_are_named_in_vllm_0_33(captured: Captured) -> None:
     """Seen on an H200: uv installed cuda-python 12.6.2.post1 beside cuda-bindings 13.5.0, and the gate passed."""
-    found = advice.of_log(captured("vllm-0.33.0-cuda-overwritten-module.log").splitlines())
+    found = LOG.cause(captured("vllm-0.33.0-cuda-overwritten-module.log").splitlines())
 
     assert found is not None
     assert found.cause == "cuda-python overwrote cuda.bindings.runtime of cuda-bindings with an older one in the image"
