@@ -63,6 +63,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 host, cuts, done = sys.argv[1], int(sys.argv[2]), itertools.count()
 
 class Cutter(BaseHTTPRequestHandler):
+    def handle(self):
+        if self.rfile.peek(1)[:1] == bytes([22]):  # a client that tries TLS first takes plain HTTP after this reply
+            self.wfile.write(b"HTTP/1.0 400 Bad Request\\r\\n\\r\\n")
+        else:
+            super().handle()
+
     def do_GET(self):
         far = http.client.HTTPConnection(host, 5000)
         far.request(self.command, self.path, headers=self.headers)
