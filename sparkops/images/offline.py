@@ -94,19 +94,39 @@ def _export(connected: Connected, member: Member, order: BuildOrder, layout: Lay
         report(Event(member.name, f"{order.tag} is up to date in {layout.directory}"))
         return ExportedImage(stored, 0)
     layout.require_room(_lacking(layout, source))
-    if source.reader:
+    failed: NodeError | None = None
+    for skip, quickly in _tries(layout, source):
+        if failed:
+            report(Event(member.name, f"trying another method after: {failed.problem}"))
         try:
-            return _receive(layout, source, report, quickly=True)
+            return _receive(layout, source, report, skip, quickly=quickly)
         except NodeError as error:
             if type(error) is not NodeError:  # such as a lost connection
                 raise
-            report(Event(member.name, f"trying `docker save` after: {error.problem}"))
-    return _receive(layout, source, report, quickly=False)
+            failed = error
+    raise failed or AssertionError("there is a try")
 
 
-def _receive(layout: Layout, source: ImageSource, report: OnEvent, *, quickly: bool) -> ExportedImage:
-    """Store an image in one try. Raises NodeError for a stream that ends early; complete layers stay."""
-    with closing(_receiving(layout, source, report, quickly=quickly)) as stream:
+def _tries(layout: Layout, source: ImageSource) -> Iterator[tuple[int, bool]]:
+    """Yield how many of the lowest layers to skip, and whether to do it without `docker save`, for each try.
+
+    A try skips what an earlier one has stored. The last one skips nothing: Docker before 25 and containerd's store name
+    layers otherwise than by their content, so that skipped ones are not recognized.
+    """
+    if source.reader:
+        yield layout.stored_below(source.image), True
+    skip = layout.stored_below(source.image)
+    yield skip, False
+    if skip:
+        yield 0, False
+
+
+def _receive(layout: Layout, source: ImageSource, report: OnEvent, skip: int, *, quickly: bool) -> ExportedImage:
+    """Store an image without its first `skip` layers in one try.
+
+    Raises NodeError for a stream that ends early or lacks a layer; complete layers stay.
+    """
+    with closing(_receiving(source, report, skip, quickly=quickly)) as stream:
         try:
             stored = layout.receive(io.BufferedReader(stream, CHUNK), source.image, source.tag, __version__)
         except ImageCutOff as error:
@@ -127,12 +147,16 @@ def up_to_date(layout: Layout, source: ImageSource) -> StoredImage | None:
 
 def _lacking(layout: Layout, source: ImageSource) -> int:
     """Estimate the bytes that the directory lacks of an image."""
-    unpacked = missing_bytes(source.image, source.sizes, layout.stored_below(source.image))
-    return round(unpacked * saved_share(source.image, source.sizes))
+    return _above(source, layout.stored_below(source.image))
 
 
-def _receiving(layout: Layout, source: ImageSource, report: OnEvent, *, quickly: bool) -> Receiving:
-    skip, need = layout.stored_below(source.image), _lacking(layout, source)
+def _above(source: ImageSource, skip: int) -> int:
+    """Estimate the bytes of an image without its first `skip` layers."""
+    return round(missing_bytes(source.image, source.sizes, skip) * saved_share(source.image, source.sizes))
+
+
+def _receiving(source: ImageSource, report: OnEvent, skip: int, *, quickly: bool) -> Receiving:
+    need = _above(source, skip)
     layers = len(source.image.layers)
     about = f", about {need / MB:.1f} MB" if need > MB else ""
     report(Event(source.origin, f"{source.tag}: receiving {layers - skip} of {layers} layers{about}"))

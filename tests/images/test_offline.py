@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +16,17 @@ import pytest
 
 from sparkops import __version__
 from sparkops.agents.agents import guard_order
+from sparkops.command import Command
 from sparkops.config import assets
-from sparkops.errors import Interrupted, SparkopsError, UsageError
+from sparkops.errors import Interrupted, NodeError, SparkopsError, UsageError
 from sparkops.guard_client import image as guard_render
-from sparkops.images import offline
+from sparkops.images import distribute, gated, offline
 from sparkops.images.build import BuildOrder
+from sparkops.images.delivery import ImageSource
+from sparkops.images.layers import Store
 from sparkops.images.layout import Layout
-from tests.images.test_layout import GRAPH, receive, tar
+from sparkops.nodes.progress import silent
+from tests.images.test_layout import DIFFS, FORMS, GRAPH, HIGH, IMAGE, LOW, NAMES, OWN, receive, tar
 
 ORDER = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
 
@@ -103,3 +108,68 @@ def test_ctrl_c_ends_a_stream_that_says_nothing(source: Source) -> None:
 
     with pytest.raises(Interrupted, match="n1: interrupted"):
         source.file.read()
+
+
+OLD = FORMS["Docker before 25"]
+
+
+@dataclass(frozen=True)
+class SavingNode:
+    """A node whose programs print an image, by the number of layers that they leave out."""
+
+    saved: Mapping[int, bytes]
+    asked: list[tuple[str, int]] = field(default_factory=list)
+    """Each program and the number of layers that it was to leave out."""
+    name: str = "n1"
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+    def pipe(self, command: Command) -> socket.socket:
+        skip = json.loads(command.argv[-1])["skip"]
+        self.asked.append(("reader" if command.argv[0] == "docker" else "save", skip))
+        content = b"" if command.argv[0] == "docker" else self.saved[skip]
+        near, far = socket.socketpair()
+        with far:
+            far.sendall(content)
+        return near
+
+
+def export(
+    monkeypatch: pytest.MonkeyPatch, layout: Layout, node: SavingNode, reader: str | None = None
+) -> offline.ExportedImage:
+    """Export the guard's image, which the node has."""
+    member: Any = SimpleNamespace(name="n1", node=node)
+    connected: Any = SimpleNamespace(fleet=None)
+    image = replace(IMAGE, tags=(ORDER.tag,))
+    source = ImageSource(
+        image, ORDER.tag, (len(LOW), len(HIGH)), silent, "n1", member, Store(False, 24, "/store"), reader
+    )
+    monkeypatch.setattr(offline, "build_noted", lambda *_: None)
+    monkeypatch.setattr(distribute, "source_on", lambda *_: source)
+    monkeypatch.setattr(gated, "of", lambda _: SimpleNamespace(require=lambda *_: False))
+    with layout.writing():
+        return offline._export(connected, member, ORDER, layout, silent)  # noqa: SLF001
+
+
+@pytest.mark.parametrize("reader", [None, "sha256:guard"])
+def test_layers_that_docker_names_otherwise_are_received_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str | None
+) -> None:
+    """Docker before 25 names a layer by an ID of its own, which does not tell that the layer is stored."""
+    layout = Layout(tmp_path)
+    receive(layout, tar(GRAPH))
+    without = {name: content for name, content in OLD.items() if not name.endswith("layer.tar")}
+    node = SavingNode({2: tar(without), 0: tar(OLD)})
+
+    exported = export(monkeypatch, layout, node, reader)
+
+    assert exported.stored.blobs == DIFFS
+    assert node.asked == [*([("reader", 2)] if reader else []), ("save", 2), ("save", 0)]
+
+
+def test_an_export_into_an_empty_directory_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = SavingNode({0: tar(OLD)[:2000]})
+
+    with pytest.raises(NodeError, match="the image ended early"):
+        export(monkeypatch, Layout(tmp_path), node)
+
+    assert node.asked == [("save", 0)]
