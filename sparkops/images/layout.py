@@ -296,13 +296,23 @@ class Layout:
             self.path(digest).unlink(missing_ok=True)
 
     def _stored(self, name: str) -> Blob:
-        """Return a layer that was not sent: its name is that of its digest."""
+        """Return a layer that was not sent: its name is that of its digest. A damaged one is removed, to be sent."""
         match = NAMED_BY_DIGEST.fullmatch(name)
         digest = f"sha256:{match[1]}" if match else ""
         if not digest or not self.has(digest):
             raise _ended_early(f"layer {name} is missing")
-        with self.path(digest).open("rb") as file:
-            return Blob(digest, self.path(digest).stat().st_size, _media(file.read(4)))
+        path = self.path(digest)
+        try:
+            with path.open("rb") as file:
+                hashed, first = _Hashed(file), b""
+                for piece in hashed.pieces():
+                    first = first or piece[:4]
+        except OSError as error:
+            raise self._damaged(path, f"cannot be read: {error.strerror}") from None
+        if hashed.digest != digest:
+            path.unlink(missing_ok=True)
+            raise _ended_early(f"the stored layer {name} was damaged and is removed")
+        return Blob(digest, hashed.size, _media(first))
 
     def _store(self, file: IO[bytes]) -> Blob:
         """Store a file under its digest."""

@@ -156,6 +156,20 @@ def test_a_layer_that_neither_came_nor_is_stored_ends_the_export(tmp_path: Path)
         receive(Layout(tmp_path), tar(rest))
 
 
+def test_a_stored_layer_of_another_content_is_removed_and_no_image_has_it(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    receive(layout, tar(GRAPH))
+    layout.path(DIFFS[0]).write_bytes(LOW[:-1])
+    rest = {name: content for name, content in GRAPH.items() if name not in NAMES}
+
+    with pytest.raises(ImageCutOff, match=f"the stored layer {NAMES[0]} was damaged and is removed"):
+        receive(layout, tar(rest), tag="sparkops/r:0123456789ab")
+
+    assert layout.stored_below(IMAGE) == 0
+    assert set(layout.images()) == {TAG}
+    assert receive(layout, tar(GRAPH)).sizes == (len(LOW), len(HIGH))
+
+
 def test_layers_that_docker_did_not_report_are_refused(tmp_path: Path) -> None:
     other = {**GRAPH, NAMES[1]: b"other"}
     with pytest.raises(SparkopsError, match="has other layers than Docker reported"):

@@ -26,7 +26,7 @@ from sparkops.images.delivery import ImageSource
 from sparkops.images.layers import Store
 from sparkops.images.layout import Layout
 from sparkops.nodes.progress import silent
-from tests.images.test_layout import DIFFS, FORMS, GRAPH, HIGH, IMAGE, LOW, NAMES, OWN, receive, tar
+from tests.images.test_layout import DIFFS, FORMS, GRAPH, HIGH, IMAGE, LOW, OWN, receive, tar
 
 ORDER = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
 
@@ -147,7 +147,7 @@ def export(
     monkeypatch.setattr(distribute, "source_on", lambda *_: source)
     monkeypatch.setattr(gated, "of", lambda _: SimpleNamespace(require=lambda *_: False))
     with layout.writing():
-        return offline._export(connected, member, ORDER, layout, silent)  # noqa: SLF001
+        return offline._export(connected, member, ORDER, layout, silent)
 
 
 @pytest.mark.parametrize("reader", [None, "sha256:guard"])
@@ -164,6 +164,22 @@ def test_layers_that_docker_names_otherwise_are_received_again(
 
     assert exported.stored.blobs == DIFFS
     assert node.asked == [*([("reader", 2)] if reader else []), ("save", 2), ("save", 0)]
+
+
+def test_a_layer_that_was_cut_off_on_the_disk_is_received_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout(tmp_path)
+    receive(layout, tar(GRAPH))
+    layout.path(DIFFS[0]).write_bytes(LOW[:-1])
+    rest = {OWN: GRAPH[OWN], "manifest.json": GRAPH["manifest.json"]}
+    node = SavingNode({2: tar(rest), 0: tar(GRAPH)})
+
+    exported = export(monkeypatch, layout, node)
+
+    assert node.asked == [("save", 2), ("save", 0)]
+    assert exported.stored.sizes == (len(LOW), len(HIGH))
+    assert b"".join(layout.tar(exported.stored))
 
 
 def test_an_export_into_an_empty_directory_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
