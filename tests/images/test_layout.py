@@ -191,6 +191,30 @@ def test_images_share_layers_and_one_of_the_same_tag_is_replaced(tmp_path: Path)
     assert replaced.labels == {"sparkops.inputs": "j"}
 
 
+@pytest.mark.parametrize("notes", [{}, {"annotations": None}, {"annotations": {"org.example": "1"}}])
+def test_an_image_of_another_program_stays_in_the_index(tmp_path: Path, notes: dict[str, Any]) -> None:
+    foreign = {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": DIFFS[0], "size": 1, **notes}
+    (tmp_path / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [foreign]}))
+
+    stored = receive(Layout(tmp_path), tar(GRAPH))
+
+    first, second = json.loads((tmp_path / "index.json").read_text())["manifests"]
+    assert (first, second["digest"]) == (foreign, stored.digest)
+
+
+@pytest.mark.parametrize("name", ["index.json.part", "oci-layout.part"])
+def test_a_link_in_the_directory_leads_to_no_file_outside(tmp_path: Path, name: str) -> None:
+    outside, directory = tmp_path / "outside", tmp_path / "images"
+    outside.write_text("kept")
+    directory.mkdir()
+    (directory / name).symlink_to(outside)
+
+    receive(Layout(directory), tar(GRAPH))
+
+    assert outside.read_text() == "kept"
+    assert not (directory / "index.json").is_symlink()
+
+
 def damaged(layout: Layout, stored: StoredImage) -> Path:
     file = layout.path(stored.blobs[1])
     file.write_bytes(b"H" + HIGH[1:])
@@ -244,7 +268,7 @@ def test_an_index_that_is_none_is_named_without_a_traceback(tmp_path: Path, text
 def test_a_directory_without_images_names_the_verb_that_writes_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no index\.json: no image was exported to it") as raised:
         Layout(tmp_path).images()
-    assert raised.value.next_step.startswith("sparkops images export")
+    assert raised.value.next_step == "sparkops images export RECIPE DIRECTORY --node NODE"
 
 
 def test_two_exports_do_not_write_to_one_directory(tmp_path: Path) -> None:
