@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from sparkops import __version__
@@ -256,6 +256,7 @@ def load(loading: Loading, orders: Mapping[str, Sequence[BuildOrder]]) -> dict[s
     """
     connected = loading.connected
     images = chosen(loading.layout, all_of(orders))
+    _require_suitable(connected, orders, images)
     results: dict[str, dict[str, CopiedImage]] = {name: {} for name in orders}
     for order in all_of(orders):
 
@@ -265,10 +266,38 @@ def load(loading: Loading, orders: Mapping[str, Sequence[BuildOrder]]) -> dict[s
         first, *others = nodes_of(orders, order)
         loaded = connected.only([first]).all(load_first)
         if others:
-            loaded |= distribute.copy(connected.only([first, *others]), order.tag, first, loading.report)
+            with _leased(loading, others, order):
+                loaded |= distribute.copy(connected.only([first, *others]), order.tag, first, loading.report)
         for name, result in loaded.items():
             results[name][order.tag] = result
     return results
+
+
+def _require_suitable(
+    connected: Connected, orders: Mapping[str, Sequence[BuildOrder]], images: Mapping[str, StoredImage]
+) -> None:
+    """Require of all nodes that they can run the images that they lack, before one is sent. Raises NotReady."""
+
+    def require(member: Member) -> None:
+        for order in orders[member.name]:
+            if member.engine.trusted(order.tag) is None and (refused := unsuitable(member, images[order.tag])):
+                raise refused
+
+    connected.only([*orders]).all(require)
+
+
+@contextmanager
+def _leased(loading: Loading, names: Sequence[str], order: BuildOrder) -> Iterator[None]:
+    """Block engine loads on the nodes that lack the image while they receive it. Raises Busy."""
+    with ExitStack() as leased:
+        for member in map(loading.connected.member, names):
+            if member.engine.trusted(order.tag) is None:
+                leased.enter_context(_lease(loading, member, order))
+        yield
+
+
+def _lease(loading: Loading, member: Member, order: BuildOrder) -> AbstractContextManager[None]:
+    return leases.on_node(member, f"load of image {order.tag}", loading.report, loading.wait_s)
 
 
 def all_of(orders: Mapping[str, Sequence[BuildOrder]]) -> list[BuildOrder]:
@@ -311,9 +340,7 @@ def _load(loading: Loading, member: Member, order: BuildOrder, stored: StoredIma
     if present is not None:
         loading.report(Event(member.name, f"{order.tag} is up to date"))
         return CopiedImage(present["Id"], 0, present["Size"])
-    if refused := unsuitable(member, stored):
-        raise refused
-    with leases.on_node(member, f"load of image {order.tag}", loading.report, loading.wait_s):
+    with _lease(loading, member, order):
         copy = _copy(loading, member, stored)
         with removed_on_interrupt([copy]):
             if copy.present is None:

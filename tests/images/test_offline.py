@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,14 +19,16 @@ from sparkops import __version__
 from sparkops.agents.agents import guard_order
 from sparkops.command import Command
 from sparkops.config import assets
-from sparkops.errors import Interrupted, NodeError, SparkopsError, UsageError
+from sparkops.errors import Interrupted, NodeError, NotReady, SparkopsError, UsageError
 from sparkops.guard_client import image as guard_render
+from sparkops.guard_client import leases
 from sparkops.images import distribute, gated, offline
 from sparkops.images.build import BuildOrder
-from sparkops.images.delivery import ImageSource
+from sparkops.images.delivery import CopiedImage, ImageSource
 from sparkops.images.layers import Store
 from sparkops.images.layout import Layout
-from sparkops.nodes.progress import silent
+from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.progress import OnEvent, silent
 from tests.images.test_layout import DIFFS, FORMS, GRAPH, HIGH, IMAGE, LOW, OWN, receive, tar
 
 ORDER = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
@@ -189,3 +192,63 @@ def test_an_export_into_an_empty_directory_is_tried_once(tmp_path: Path, monkeyp
         export(monkeypatch, Layout(tmp_path), node)
 
     assert node.asked == [("save", 0)]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Nodes without the guard's image, of which the first gets it from a directory. `steps`: the lease and the copy."""
+
+    loading: offline.Loading
+    steps: list[str] = field(default_factory=list)
+
+    @property
+    def orders(self) -> dict[str, list[BuildOrder]]:
+        return {name: [ORDER] for name in self.loading.connected.members}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: tuple[str, ...]) -> Fleet:
+    receive(Layout(tmp_path), tar(GRAPH), tag=ORDER.tag)
+    members: Any = {
+        name: SimpleNamespace(name=name, engine=SimpleNamespace(version={"Arch": machine}, trusted=lambda _: None))
+        for name, machine in zip("abc", machines, strict=False)
+    }
+    config: Any = None
+    fleet = Fleet(offline.Loading(Connected(config, members), Layout(tmp_path), silent, 3.0))
+    result = CopiedImage("sha256:1", 1, 1)
+
+    def load(_: offline.Loading, member: Member, *__: object) -> CopiedImage:
+        fleet.steps.append(f"load {member.name}")
+        return result
+
+    def copy(connected: Connected, _: str, source: str, __: OnEvent) -> dict[str, CopiedImage]:
+        fleet.steps.append(f"copy {source}")
+        return {name: result for name in connected.members if name != source}
+
+    @contextmanager
+    def lease(member: Member, work: str, _: OnEvent, wait_s: float) -> Iterator[None]:
+        fleet.steps.append(f"{work} on {member.name} within {wait_s:g} s")
+        yield
+        fleet.steps.append(f"end {member.name}")
+
+    monkeypatch.setattr(offline, "_load", load)
+    monkeypatch.setattr(distribute, "copy", copy)
+    monkeypatch.setattr(leases, "on_node", lease)
+    return fleet
+
+
+@pytest.mark.parametrize("machines", [("arm64", "amd64"), ("amd64", "arm64")])
+def test_nothing_is_sent_where_one_node_has_another_architecture(fleet: Fleet) -> None:
+    with pytest.raises(NotReady, match="is for arm64, the node is amd64"):
+        offline.load(fleet.loading, fleet.orders)
+
+    assert fleet.steps == []
+
+
+@pytest.mark.parametrize("machines", [("arm64", "arm64", "arm64")])
+def test_no_engine_loads_on_a_node_while_it_receives_an_image_from_the_first(fleet: Fleet) -> None:
+    results = offline.load(fleet.loading, fleet.orders)
+
+    assert list(results) == ["a", "b", "c"]
+    leased = [f"load of image {ORDER.tag} on {name} within 3 s" for name in "bc"]
+    assert fleet.steps == ["load a", *leased, "copy a", "end c", "end b"]
