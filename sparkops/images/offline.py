@@ -19,11 +19,12 @@ from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, Offere
 from sparkops.images.layers import missing_bytes, saved_share
 from sparkops.images.layout import ImageCutOff, Layout, StoredImage
 from sparkops.names import LABEL
+from sparkops.nodes import ssh
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.node import Stream
 from sparkops.nodes.progress import MB, Event, Meter, OnEvent, silent
 from sparkops.release import recipe_of
-from sparkops.transfer.commands import DAY_S
+from sparkops.transfer.commands import DAY_S, EndProgram
 from sparkops.transfer.transfer import in_words
 
 CHUNK = 256 * 1024
@@ -98,6 +99,8 @@ def _export(connected: Connected, member: Member, order: BuildOrder, layout: Lay
     for skip, quickly in _tries(layout, source):
         if failed:
             report(Event(member.name, f"trying another method after: {failed.problem}"))
+            if not (quickly or source.store.containerd):  # the reader needed none
+                distribute.require_room(member, source.image.size, "docker save")
         try:
             return _receive(layout, source, report, skip, quickly=quickly)
         except NodeError as error:
@@ -126,11 +129,16 @@ def _receive(layout: Layout, source: ImageSource, report: OnEvent, skip: int, *,
 
     Raises NodeError for a stream that ends early or lacks a layer; complete layers stay.
     """
-    with closing(_receiving(source, report, skip, quickly=quickly)) as stream:
+    program = source.program(skip, quickly=quickly)
+    with closing(_receiving(source, program, report, skip)) as stream:
         try:
             stored = layout.receive(io.BufferedReader(stream, CHUNK), source.image, source.tag, __version__)
         except ImageCutOff as error:
-            raise NodeError(source.origin, f"{source.tag}: {error}", next_step=error.next_step) from error
+            problem, step = f"{source.tag}: {error}", error.next_step
+            if why := ssh.failure(stream.stream):
+                problem += f"; {program.called} {why}"
+                step = "Remove the cause, then run the command again: it continues."
+            raise NodeError(source.origin, problem, next_step=step) from error
         received = stream.count
     report(Event(source.origin, f"{source.tag} is stored in {layout.directory}"))
     return ExportedImage(stored, received)
@@ -155,12 +163,12 @@ def _above(source: ImageSource, skip: int) -> int:
     return round(missing_bytes(source.image, source.sizes, skip) * saved_share(source.image, source.sizes))
 
 
-def _receiving(source: ImageSource, report: OnEvent, skip: int, *, quickly: bool) -> Receiving:
+def _receiving(source: ImageSource, program: EndProgram, report: OnEvent, skip: int) -> Receiving:
     need = _above(source, skip)
     layers = len(source.image.layers)
     about = f", about {need / MB:.1f} MB" if need > MB else ""
     report(Event(source.origin, f"{source.tag}: receiving {layers - skip} of {layers} layers{about}"))
-    command = Command(source.program(skip, quickly=quickly).argv, timeout_s=DAY_S)
+    command = Command(program.argv, timeout_s=DAY_S)
     try:
         stream = source.node.node.pipe(command)
     except OSError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import paramiko
 import pytest
 
 from sparkops import __version__
@@ -120,16 +121,20 @@ OLD = FORMS["Docker before 25"]
 class SavingNode:
     """A node whose programs print an image, by the number of layers that they leave out."""
 
-    saved: Mapping[int, bytes]
+    saved: Mapping[int, bytes | paramiko.Channel]
     asked: list[tuple[str, int]] = field(default_factory=list)
     """Each program and the number of layers that it was to leave out."""
+    rooms: list[str] = field(default_factory=list)
+    """Disk space that was required on the node."""
     name: str = "n1"
     cancel: threading.Event = field(default_factory=threading.Event)
 
-    def pipe(self, command: Command) -> socket.socket:
+    def pipe(self, command: Command) -> socket.socket | paramiko.Channel:
         skip = json.loads(command.argv[-1])["skip"]
         self.asked.append(("reader" if command.argv[0] == "docker" else "save", skip))
         content = b"" if command.argv[0] == "docker" else self.saved[skip]
+        if isinstance(content, paramiko.Channel):
+            return content
         near, far = socket.socketpair()
         with far:
             far.sendall(content)
@@ -147,6 +152,7 @@ def export(
         image, ORDER.tag, (len(LOW), len(HIGH)), silent, "n1", member, Store(False, 24, "/store"), reader
     )
     monkeypatch.setattr(offline, "build_noted", lambda *_: None)
+    monkeypatch.setattr(distribute, "require_room", lambda _, need, what: node.rooms.append(f"{need} for {what}"))
     monkeypatch.setattr(distribute, "source_on", lambda *_: source)
     monkeypatch.setattr(gated, "of", lambda _: SimpleNamespace(require=lambda *_: False))
     with layout.writing():
@@ -167,6 +173,24 @@ def test_layers_that_docker_names_otherwise_are_received_again(
 
     assert exported.stored.blobs == DIFFS
     assert node.asked == [*([("reader", 2)] if reader else []), ("save", 2), ("save", 0)]
+    assert set(node.rooms) == {f"{IMAGE.size} for docker save"}
+
+
+def test_a_docker_save_that_fails_is_named_with_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = paramiko.Channel(1)
+    channel.in_stderr_buffer.feed(b"a banner\nwrite /var/lib/docker/tmp/x: no space left on device\n")
+    channel.in_buffer.close()
+    channel.exit_status = 1
+    channel.status_event.set()
+    channel.in_window_size = channel.in_window_threshold = 2**20
+
+    with pytest.raises(NodeError) as raised:
+        export(monkeypatch, Layout(tmp_path), SavingNode({0: channel}))
+
+    assert raised.value.problem.endswith(
+        "; docker save exited with code 1: write /var/lib/docker/tmp/x: no space left on device"
+    )
+    assert raised.value.next_step == "Remove the cause, then run the command again: it continues."
 
 
 def test_a_layer_that_was_cut_off_on_the_disk_is_received_again(
