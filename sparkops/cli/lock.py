@@ -67,7 +67,7 @@ def lock(
         member = connected.members[name]
         with progress() as report:
             old = before.parent if before else None
-            parent = locking.resolve_parent(member, unlocked, None if update else old, report)
+            parent = locking.resolve_parent(member, unlocked, old, report, update=update)
             changed = _changed(member, unlocked, old, parent, report)
         for difference in changed:
             say(f"{parent.name}: {difference}")

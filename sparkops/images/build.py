@@ -44,6 +44,8 @@ CUT_OFF = re.compile(
     r"TLS handshake timeout|50[0234] (?:Internal|Bad|Service|Gateway)"
 )
 """Messages for a registry whose connection ended in the middle of a layer, or that failed for now."""
+REFUSED = re.compile(r"\b(?:40[134]|429)\b|not found|toomanyrequests|denied|unauthorized", re.IGNORECASE)
+"""Part of a message of BuildKit where the registry has answered: another try gets the same answer."""
 CUT = "the connection to the registry was cut off while"
 NAME_TRIES, NAME_PAUSE_S = 3, 0.5
 PULL_TRIES, PULL_PAUSE_S = 3, 1.0
@@ -255,7 +257,7 @@ def _explain(member: Member, progress: buildkit.BuildProgress, failed: CommandFa
     place = progress.failed or progress.step or "no step started"
     if other := OTHER_PLATFORM.search(printed):
         return other_architecture(member, other["image"])
-    if " FROM " in place and CUT_OFF.search(failed.completed.stderr):
+    if " FROM " in place and cut_off(failed.completed.stderr):
         words = failed.completed.last_lines.splitlines()[-1:] or [""]
         problem = f"{CUT} the node pulled {place.partition(' FROM ')[2]}: {words[0]}"
         return BuildFailed(node, problem, next_step="Run the command again: layers that are complete are kept.")
@@ -268,6 +270,11 @@ def _explain(member: Member, progress: buildkit.BuildProgress, failed: CommandFa
     output = "\n".join(progress.tail[-10:] if progress.failed else ()) or failed.completed.last_lines
     step = f"The whole command: {quote('ssh', node)} {quote(str(failed.completed.command))}"
     return BuildFailed(node, f"the build failed: {place}\n{output}", next_step=step)
+
+
+def cut_off(printed: str) -> bool:
+    """Return whether a pull failed for a passing reason, from the output of Docker."""
+    return any(CUT_OFF.search(line) and not REFUSED.search(line) for line in printed.splitlines())
 
 
 def other_architecture(member: Member, image: str) -> BuildFailed:

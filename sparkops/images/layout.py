@@ -134,7 +134,7 @@ class Layout:
         """Return the images by tag. Raises UsageError for a directory without any."""
         if not self.exists:
             problem = f"{self.directory} has no {INDEX}: no image was exported to it"
-            raise UsageError(problem, next_step="sparkops images export RECIPE DIRECTORY --from NODE")
+            raise UsageError(problem, next_step="sparkops images export RECIPE DIRECTORY --node NODE")
         return {image.tag: image for image in map(self._image, self._index())}
 
     def readable(self) -> list[StoredImage]:
@@ -296,13 +296,23 @@ class Layout:
             self.path(digest).unlink(missing_ok=True)
 
     def _stored(self, name: str) -> Blob:
-        """Return a layer that was not sent: its name is that of its digest."""
+        """Return a layer that was not sent: its name is that of its digest. A damaged one is removed, to be sent."""
         match = NAMED_BY_DIGEST.fullmatch(name)
         digest = f"sha256:{match[1]}" if match else ""
         if not digest or not self.has(digest):
             raise _ended_early(f"layer {name} is missing")
-        with self.path(digest).open("rb") as file:
-            return Blob(digest, self.path(digest).stat().st_size, _media(file.read(4)))
+        path = self.path(digest)
+        try:
+            with path.open("rb") as file:
+                hashed, first = _Hashed(file), b""
+                for piece in hashed.pieces():
+                    first = first or piece[:4]
+        except OSError as error:
+            raise self._damaged(path, f"cannot be read: {error.strerror}") from None
+        if hashed.digest != digest:
+            path.unlink(missing_ok=True)
+            raise _ended_early(f"the stored layer {name} was damaged and is removed")
+        return Blob(digest, hashed.size, _media(first))
 
     def _store(self, file: IO[bytes]) -> Blob:
         """Store a file under its digest."""
@@ -310,7 +320,8 @@ class Layout:
         hashed = _Hashed(file)
         first = b""
         try:
-            with part.open("wb") as out:
+            part.unlink(missing_ok=True)
+            with part.open("xb") as out:  # no link leads to another file
                 for piece in hashed.pieces():
                     first = first or piece[:4]
                     out.write(piece)
@@ -334,7 +345,7 @@ class Layout:
             "platform": {key: settings.get(key, "") for key in ("architecture", "os")},
             "annotations": {NAME: tag, CONTENT: content, VERSION: version},
         }
-        others = [other for other in self._index() if other["annotations"].get(NAME) != tag]
+        others = [other for other in self._index() if (other.get("annotations") or {}).get(NAME) != tag]
         index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json"}
         self._write(MARK, {"imageLayoutVersion": "1.0.0"})
         self._write(INDEX, {**index, "manifests": [*others, entry]})
@@ -343,7 +354,8 @@ class Layout:
     def _write(self, name: str, content: Mapping[str, object]) -> None:
         part = self.directory / f"{name}{PART}"
         try:
-            with part.open("w") as out:
+            part.unlink(missing_ok=True)
+            with part.open("x") as out:  # no link leads to another file
                 json.dump(content, out, indent=1)
                 out.flush()
                 os.fsync(out.fileno())

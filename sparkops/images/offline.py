@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from sparkops import __version__
@@ -19,11 +19,12 @@ from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, Offere
 from sparkops.images.layers import missing_bytes, saved_share
 from sparkops.images.layout import ImageCutOff, Layout, StoredImage
 from sparkops.names import LABEL
+from sparkops.nodes import ssh
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.node import Stream
 from sparkops.nodes.progress import MB, Event, Meter, OnEvent, silent
 from sparkops.release import recipe_of
-from sparkops.transfer.commands import DAY_S
+from sparkops.transfer.commands import DAY_S, EndProgram
 from sparkops.transfer.transfer import in_words
 
 CHUNK = 256 * 1024
@@ -94,23 +95,50 @@ def _export(connected: Connected, member: Member, order: BuildOrder, layout: Lay
         report(Event(member.name, f"{order.tag} is up to date in {layout.directory}"))
         return ExportedImage(stored, 0)
     layout.require_room(_lacking(layout, source))
-    if source.reader:
+    failed: NodeError | None = None
+    for skip, quickly in _tries(layout, source):
+        if failed:
+            report(Event(member.name, f"trying another method after: {failed.problem}"))
+            if not (quickly or source.store.containerd):  # the reader needed none
+                distribute.require_room(member, source.image.size, "docker save")
         try:
-            return _receive(layout, source, report, quickly=True)
+            return _receive(layout, source, report, skip, quickly=quickly)
         except NodeError as error:
             if type(error) is not NodeError:  # such as a lost connection
                 raise
-            report(Event(member.name, f"trying `docker save` after: {error.problem}"))
-    return _receive(layout, source, report, quickly=False)
+            failed = error
+    raise failed or AssertionError("there is a try")
 
 
-def _receive(layout: Layout, source: ImageSource, report: OnEvent, *, quickly: bool) -> ExportedImage:
-    """Store an image in one try. Raises NodeError for a stream that ends early; complete layers stay."""
-    with closing(_receiving(layout, source, report, quickly=quickly)) as stream:
+def _tries(layout: Layout, source: ImageSource) -> Iterator[tuple[int, bool]]:
+    """Yield how many of the lowest layers to skip, and whether to do it without `docker save`, for each try.
+
+    A try skips what an earlier one has stored. The last one skips nothing: Docker before 25 and containerd's store name
+    layers otherwise than by their content, so that skipped ones are not recognized.
+    """
+    if source.reader:
+        yield layout.stored_below(source.image), True
+    skip = layout.stored_below(source.image)
+    yield skip, False
+    if skip:
+        yield 0, False
+
+
+def _receive(layout: Layout, source: ImageSource, report: OnEvent, skip: int, *, quickly: bool) -> ExportedImage:
+    """Store an image without its first `skip` layers in one try.
+
+    Raises NodeError for a stream that ends early or lacks a layer; complete layers stay.
+    """
+    program = source.program(skip, quickly=quickly)
+    with closing(_receiving(source, program, report, skip)) as stream:
         try:
             stored = layout.receive(io.BufferedReader(stream, CHUNK), source.image, source.tag, __version__)
         except ImageCutOff as error:
-            raise NodeError(source.origin, f"{source.tag}: {error}", next_step=error.next_step) from error
+            problem, step = f"{source.tag}: {error}", error.next_step
+            if why := ssh.failure(stream.stream):
+                problem += f"; {program.called} {why}"
+                step = "Remove the cause, then run the command again: it continues."
+            raise NodeError(source.origin, problem, next_step=step) from error
         received = stream.count
     report(Event(source.origin, f"{source.tag} is stored in {layout.directory}"))
     return ExportedImage(stored, received)
@@ -127,16 +155,20 @@ def up_to_date(layout: Layout, source: ImageSource) -> StoredImage | None:
 
 def _lacking(layout: Layout, source: ImageSource) -> int:
     """Estimate the bytes that the directory lacks of an image."""
-    unpacked = missing_bytes(source.image, source.sizes, layout.stored_below(source.image))
-    return round(unpacked * saved_share(source.image, source.sizes))
+    return _above(source, layout.stored_below(source.image))
 
 
-def _receiving(layout: Layout, source: ImageSource, report: OnEvent, *, quickly: bool) -> Receiving:
-    skip, need = layout.stored_below(source.image), _lacking(layout, source)
+def _above(source: ImageSource, skip: int) -> int:
+    """Estimate the bytes of an image without its first `skip` layers."""
+    return round(missing_bytes(source.image, source.sizes, skip) * saved_share(source.image, source.sizes))
+
+
+def _receiving(source: ImageSource, program: EndProgram, report: OnEvent, skip: int) -> Receiving:
+    need = _above(source, skip)
     layers = len(source.image.layers)
     about = f", about {need / MB:.1f} MB" if need > MB else ""
     report(Event(source.origin, f"{source.tag}: receiving {layers - skip} of {layers} layers{about}"))
-    command = Command(source.program(skip, quickly=quickly).argv, timeout_s=DAY_S)
+    command = Command(program.argv, timeout_s=DAY_S)
     try:
         stream = source.node.node.pipe(command)
     except OSError as error:
@@ -232,6 +264,7 @@ def load(loading: Loading, orders: Mapping[str, Sequence[BuildOrder]]) -> dict[s
     """
     connected = loading.connected
     images = chosen(loading.layout, all_of(orders))
+    _require_suitable(connected, orders, images)
     results: dict[str, dict[str, CopiedImage]] = {name: {} for name in orders}
     for order in all_of(orders):
 
@@ -241,10 +274,38 @@ def load(loading: Loading, orders: Mapping[str, Sequence[BuildOrder]]) -> dict[s
         first, *others = nodes_of(orders, order)
         loaded = connected.only([first]).all(load_first)
         if others:
-            loaded |= distribute.copy(connected.only([first, *others]), order.tag, first, loading.report)
+            with _leased(loading, others, order):
+                loaded |= distribute.copy(connected.only([first, *others]), order.tag, first, loading.report)
         for name, result in loaded.items():
             results[name][order.tag] = result
     return results
+
+
+def _require_suitable(
+    connected: Connected, orders: Mapping[str, Sequence[BuildOrder]], images: Mapping[str, StoredImage]
+) -> None:
+    """Require of all nodes that they can run the images that they lack, before one is sent. Raises NotReady."""
+
+    def require(member: Member) -> None:
+        for order in orders[member.name]:
+            if member.engine.trusted(order.tag) is None and (refused := unsuitable(member, images[order.tag])):
+                raise refused
+
+    connected.only([*orders]).all(require)
+
+
+@contextmanager
+def _leased(loading: Loading, names: Sequence[str], order: BuildOrder) -> Iterator[None]:
+    """Block engine loads on the nodes that lack the image while they receive it. Raises Busy."""
+    with ExitStack() as leased:
+        for member in map(loading.connected.member, names):
+            if member.engine.trusted(order.tag) is None:
+                leased.enter_context(_lease(loading, member, order))
+        yield
+
+
+def _lease(loading: Loading, member: Member, order: BuildOrder) -> AbstractContextManager[None]:
+    return leases.on_node(member, f"load of image {order.tag}", loading.report, loading.wait_s)
 
 
 def all_of(orders: Mapping[str, Sequence[BuildOrder]]) -> list[BuildOrder]:
@@ -287,9 +348,7 @@ def _load(loading: Loading, member: Member, order: BuildOrder, stored: StoredIma
     if present is not None:
         loading.report(Event(member.name, f"{order.tag} is up to date"))
         return CopiedImage(present["Id"], 0, present["Size"])
-    if refused := unsuitable(member, stored):
-        raise refused
-    with leases.on_node(member, f"load of image {order.tag}", loading.report, loading.wait_s):
+    with _lease(loading, member, order):
         copy = _copy(loading, member, stored)
         with removed_on_interrupt([copy]):
             if copy.present is None:

@@ -14,13 +14,22 @@ from sparkops.docker import commands
 from sparkops.engines import ENGINES
 from sparkops.errors import CommandFailed, NodeError
 from sparkops.images import gate
-from sparkops.images.build import BuildOrder, Gate, other_architecture, run_build
+from sparkops.images.build import (
+    PULL_PAUSE_S,
+    PULL_TRIES,
+    BuildOrder,
+    Gate,
+    cut_off,
+    other_architecture,
+    run_build,
+)
 from sparkops.lock import finished, resolving
 from sparkops.memory.description import to_lock
 from sparkops.nodes import host
 from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.progress import Event, OnEvent
+from sparkops.nodes.waiting import Waiting
 from sparkops.render import context
 from sparkops.weights import models
 
@@ -88,23 +97,31 @@ def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFile
     return Contents(torch=facts.torch.version, cuda=facts.cuda, archs=list(facts.archs))
 
 
-def resolve_parent(member: Member, recipe: Recipe, before: Parent | None, report: OnEvent) -> Parent:
+def resolve_parent(
+    member: Member, recipe: Recipe, before: Parent | None, report: OnEvent, *, update: bool = False
+) -> Parent:
     """Return the digest of the recipe's base or finished image in its registry, or its layers if only this node has it.
 
-    Keeps the digest of `before` if it is of the same name; without `before`, takes the newest one. Raises NodeError.
+    Keeps the digest of `before` if it is of the same name; without `before`, or to `update` it, takes the newest one.
+    Raises NodeError, also for an update without an answer of the registry: what the node has need not be the newest.
     """
     name = recipe.image.parent
-    kept = before.digest if before and before.name == name and "@" not in name else None
+    known = before.digest if before and before.name == name and "@" not in name else None
+    kept = None if update else known
     wanted = f"{name}@{kept}" if kept else name
     report(Event(member.name, f"resolving {wanted}"))
     digest, why = kept, ""
     try:
-        pulled = member.node.run(commands.docker("pull", wanted, timeout_s=PULL_TIMEOUT_S)).stdout
+        pulled = _pull(member, wanted, report)
         digest = kept or next(iter(PULLED.findall(pulled)), None)
     except CommandFailed as failed:  # without a registry the node may have the image
         if OTHER_PLATFORM in failed.completed.stderr:
             raise other_architecture(member, wanted) from failed
-        why = failed.completed.last_lines
+        why = failed.completed.last_lines or "no output"
+        if update and known:
+            problem = f"the newest digest of {name} is unknown: {why.splitlines()[-1]}"
+            step = "Give the node access to the registry, then retry. Without --update the lock keeps its digest."
+            raise NodeError(member.name, problem, next_step=step) from failed
     facts = member.engine.image(wanted)
     if facts is None:
         raise _not_pulled(member, wanted, why, kept=kept is not None)
@@ -115,6 +132,20 @@ def resolve_parent(member: Member, recipe: Recipe, before: Parent | None, report
     contents = describe_finished(member, facts, report) if recipe.image.use else None
     layers = facts["RootFS"].get("Layers") or []
     return Parent(name=name, digest=None if "@" in name else digest, layers=layers, finished=contents)
+
+
+def _pull(member: Member, image: str, report: OnEvent) -> str:
+    """Return what `docker pull` prints. Repeats one that was cut off: Docker keeps complete layers."""
+
+    def passing(error: BaseException) -> bool:
+        return isinstance(error, CommandFailed) and cut_off(error.completed.stderr)
+
+    def retried(error: CommandFailed) -> None:
+        report(Event(member.name, f"retrying after: {error.completed.last_lines}"))
+
+    command = commands.docker("pull", image, timeout_s=PULL_TIMEOUT_S)
+    waiting = Waiting(PULL_PAUSE_S, cancel=member.node.cancel, tries=PULL_TRIES)
+    return waiting.retry(lambda: member.node.run(command).stdout, passing, retried)
 
 
 def _digest(inspect: Facts, name: str) -> str | None:

@@ -124,6 +124,29 @@ def test_a_pull_that_is_cut_off_is_repeated_so_often_and_then_explained(
     assert sum(event.text.startswith("retrying after: the connection") for event in events) == builds - 1
 
 
+BLOB = "failed to copy: httpReadSeeker: failed open: unexpected status code https://r.lan/v2/owner/engine/blobs/ab"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"{BLOB}: 403 Forbidden",
+        f"{BLOB}: 401 Unauthorized",
+        f"{BLOB}: 429 Too Many Requests - Server message: toomanyrequests: You have reached your pull rate limit",
+        "failed to copy: httpReadSeeker: failed open: content at https://r.lan/v2/ab not found: not found",
+    ],
+)
+def test_a_pull_that_the_registry_refuses_is_not_repeated(tmp_path: Path, answer: str) -> None:
+    sent = tmp_path / "sent"
+    order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
+    member = Member("n1", None, ScriptNode("n1", argv=(str(sent), "9", PULLING.format(answer))), None)  # type: ignore[arg-type]
+
+    with pytest.raises(BuildFailed, match="the build failed"):
+        run_build(member, order, lambda _: None)
+
+    assert len(sent.read_text().split()) == 1
+
+
 def test_an_installation_that_is_cut_off_is_no_pull(tmp_path: Path) -> None:
     sent = tmp_path / "sent"
     order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)

@@ -156,6 +156,20 @@ def test_a_layer_that_neither_came_nor_is_stored_ends_the_export(tmp_path: Path)
         receive(Layout(tmp_path), tar(rest))
 
 
+def test_a_stored_layer_of_another_content_is_removed_and_no_image_has_it(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    receive(layout, tar(GRAPH))
+    layout.path(DIFFS[0]).write_bytes(LOW[:-1])
+    rest = {name: content for name, content in GRAPH.items() if name not in NAMES}
+
+    with pytest.raises(ImageCutOff, match=f"the stored layer {NAMES[0]} was damaged and is removed"):
+        receive(layout, tar(rest), tag="sparkops/r:0123456789ab")
+
+    assert layout.stored_below(IMAGE) == 0
+    assert set(layout.images()) == {TAG}
+    assert receive(layout, tar(GRAPH)).sizes == (len(LOW), len(HIGH))
+
+
 def test_layers_that_docker_did_not_report_are_refused(tmp_path: Path) -> None:
     other = {**GRAPH, NAMES[1]: b"other"}
     with pytest.raises(SparkopsError, match="has other layers than Docker reported"):
@@ -175,6 +189,30 @@ def test_images_share_layers_and_one_of_the_same_tag_is_replaced(tmp_path: Path)
     replaced = receive(layout, again)
     assert layout.images()[TAG] == replaced
     assert replaced.labels == {"sparkops.inputs": "j"}
+
+
+@pytest.mark.parametrize("notes", [{}, {"annotations": None}, {"annotations": {"org.example": "1"}}])
+def test_an_image_of_another_program_stays_in_the_index(tmp_path: Path, notes: dict[str, Any]) -> None:
+    foreign = {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": DIFFS[0], "size": 1, **notes}
+    (tmp_path / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [foreign]}))
+
+    stored = receive(Layout(tmp_path), tar(GRAPH))
+
+    first, second = json.loads((tmp_path / "index.json").read_text())["manifests"]
+    assert (first, second["digest"]) == (foreign, stored.digest)
+
+
+@pytest.mark.parametrize("name", ["index.json.part", "oci-layout.part"])
+def test_a_link_in_the_directory_leads_to_no_file_outside(tmp_path: Path, name: str) -> None:
+    outside, directory = tmp_path / "outside", tmp_path / "images"
+    outside.write_text("kept")
+    directory.mkdir()
+    (directory / name).symlink_to(outside)
+
+    receive(Layout(directory), tar(GRAPH))
+
+    assert outside.read_text() == "kept"
+    assert not (directory / "index.json").is_symlink()
 
 
 def damaged(layout: Layout, stored: StoredImage) -> Path:
@@ -230,7 +268,7 @@ def test_an_index_that_is_none_is_named_without_a_traceback(tmp_path: Path, text
 def test_a_directory_without_images_names_the_verb_that_writes_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no index\.json: no image was exported to it") as raised:
         Layout(tmp_path).images()
-    assert raised.value.next_step.startswith("sparkops images export")
+    assert raised.value.next_step == "sparkops images export RECIPE DIRECTORY --node NODE"
 
 
 def test_two_exports_do_not_write_to_one_directory(tmp_path: Path) -> None:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import threading
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from sparkops.command import Command, Completed
 from sparkops.config import assets, lock, recipe, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Contents, Described, Lock, Parent
 from sparkops.config.recipe import Recipe
 from sparkops.engines.image_facts import ImageFacts
-from sparkops.errors import ConfigError
+from sparkops.errors import CommandFailed, ConfigError, NodeError
 from sparkops.images import lock_check
 from sparkops.images.build import of_recipe, refusal
-from sparkops.lock import resolving
+from sparkops.lock import locking, resolving
 from sparkops.nodes.host import HostFacts
+from sparkops.nodes.progress import silent
 from sparkops.render.context import Context, build_context, hashes, recipe_mods
 from tests.examples import IMAGE_FACTS
 from tests.examples import recipe as example
+from tests.fleet_unit.nodes import Impatient
 
 TEMPLATES = assets.load_templates()
 MODS = assets.load_mods()
@@ -256,3 +261,58 @@ def test_a_base_that_no_registry_gave_is_named_with_what_is_known_of_it() -> Non
     assert any("and no layers are recorded" in line for line in lock.not_locked(locked(parent=parent)))
     known = parent.model_copy(update={"layers": ["sha256:a"]})
     assert any("the gate compares its recorded layers" in line for line in lock.not_locked(locked(parent=known)))
+
+
+@dataclass
+class Registry:
+    """A node whose `docker pull` fails with these messages, one a try, and then gets TWO. It has the image of ONE."""
+
+    failures: list[str]
+    pulled: list[str] = field(default_factory=list)
+    cancel: threading.Event = field(default_factory=Impatient)
+    name: str = "n1"
+
+    def run(self, command: Command) -> Completed:
+        assert command.argv[:2] == ("docker", "pull")
+        self.pulled.append(command.argv[2])
+        if self.failures:
+            raise CommandFailed(Completed(self.name, command, 1, "", self.failures.pop(0)))
+        return Completed(self.name, command, 0, f"Digest: {TWO}\nStatus: Downloaded", "")
+
+    def resolve(self, before: Parent | None, *, update: bool) -> Parent:
+        facts = {"RepoDigests": [f"debian@{ONE}"], "RootFS": {"Layers": ["sha256:a"]}}
+        member: Any = SimpleNamespace(name="n1", node=self, engine=SimpleNamespace(image=lambda _: facts))
+        return locking.resolve_parent(member, EXAMPLE, before, silent, update=update)
+
+
+OLD = Parent(name=EXAMPLE.image.parent, digest=ONE)
+CUT = "error pulling image configuration: read tcp 10.0.0.1: connection reset by peer"
+
+
+def test_an_update_without_a_registry_never_takes_what_the_node_has_for_the_newest() -> None:
+    registry = Registry(["dial tcp: lookup registry-1.docker.io: no such host"])
+
+    with pytest.raises(NodeError, match=r"the newest digest of debian:bookworm-slim is unknown: .*no such host") as why:
+        registry.resolve(OLD, update=True)
+
+    assert why.value.next_step.startswith("Give the node access to the registry, then retry.")
+    assert registry.pulled == ["debian:bookworm-slim"]
+
+
+def test_without_a_registry_a_lock_keeps_its_digest_and_a_first_one_takes_the_image_of_the_node() -> None:
+    assert Registry(["no such host"]).resolve(OLD, update=False).digest == ONE
+    assert Registry(["no such host"]).resolve(None, update=True).digest == ONE
+    assert Registry([]).resolve(OLD, update=True).digest == TWO
+
+
+def test_a_pull_that_is_cut_off_is_repeated() -> None:
+    registry = Registry([CUT, CUT])
+
+    assert registry.resolve(OLD, update=True).digest == TWO
+    assert len(registry.pulled) == 3
+    with pytest.raises(NodeError, match="connection reset by peer"):
+        Registry([CUT] * 3).resolve(OLD, update=True)
+    refused = Registry([f"{CUT}: 403 Forbidden"])
+    with pytest.raises(NodeError, match="403 Forbidden"):
+        refused.resolve(OLD, update=True)
+    assert len(refused.pulled) == 1
