@@ -61,6 +61,7 @@ class ConditionWatch:
         yield self._disk()
         try:
             membership, leads = self.leadership.state.membership(), self.leadership.members.leads
+            leading = self.leadership.led()
         except SparkopsError:  # it cannot be read: whether this guard leads is unknown
             for notice in self.leadership.state.outbox.begun(WATCHED):
                 yield notice, None
@@ -69,7 +70,6 @@ class ConditionWatch:
             yield from self._peers()
         elif membership:
             yield self._leader(membership.leader)
-        leading = tuple(self.leadership.leads.values())
         if leading:
             yield self._gateway(leading)
         for lead in leading:

@@ -116,7 +116,7 @@ class Figures:
             host=read_host(),
             engines=tuple(map(self._engine, containers, engines)),
             peers=tuple(self._peers()),
-            services=tuple(map(_service, tuple(self.leadership.leads.values()))),
+            services=tuple(map(_service, self._led())),
             findings=self.findings(),
             read_at=time.time(),
             ordered_at=None if message_s is None else _unix_time(message_s),
@@ -127,6 +127,12 @@ class Figures:
             return self.leadership.members.leads
         except SparkopsError:  # its membership cannot be read: it neither leads nor follows
             return False
+
+    def _led(self) -> tuple[Lead, ...]:
+        try:
+            return self.leadership.led()
+        except SparkopsError:
+            return ()
 
     def _engine(self, facts: Facts, engine: Facts) -> EngineFigures:
         node = self.leadership.node.name

@@ -86,7 +86,7 @@ class SlowSampler:
 def hanging(sampler: SlowSampler, wait_s: float = 0.05) -> Figures:
     reach = SimpleNamespace(links=(), lost={}, last={})
     leadership: Any = SimpleNamespace(
-        node=SimpleNamespace(name="n1"), members=SimpleNamespace(leads=True, reach=reach), leads={}
+        node=SimpleNamespace(name="n1"), members=SimpleNamespace(leads=True, reach=reach), led=tuple
     )
     slow: Any = sampler
     return Figures(leadership, slow, lambda: None, wait_s=wait_s)
