@@ -185,3 +185,11 @@ def test_an_event_of_the_history_that_an_operator_must_know_is_a_notice_also_on_
 
     assert [numbered.notice.text for numbered in state.outbox.since(0)] == ["q-1 serves"]
     assert lines == ["chat: event not saved: q-1 serves: full"]
+
+
+def test_a_guard_has_one_outbox_from_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr("sparkops.guard.state.Outbox", lambda file, _: made.append(file))
+    State(tmp_path)
+
+    assert made == [tmp_path / "notices"], "made before threads ask for it, of which two could get different ones"
