@@ -16,6 +16,7 @@ from sparkops.guard.leadership import Leadership
 from sparkops.guard.state import Membership, State
 from sparkops.nodes.host import HostFacts
 from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code
+from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
@@ -184,3 +185,22 @@ def test_a_gateway_that_cannot_be_read_matters_to_no_forgotten_service(guard: Gu
     guard.lead.journal, guard.lead.fleet = replace(ACTIVE, forgotten=True), FleetState()
 
     assert guard.after() == []
+
+
+def test_a_hold_moves_with_the_lead(guard: Guard) -> None:
+    guard.lead.journal = replace(ACTIVE, hold="fair")
+    assert guard.after() == ["HOLD chat begins"]
+    guard.state.write_record("chat", Record(term=ACTIVE.term + 1))
+
+    assert guard.after() == ["HOLD chat ends"]
+
+
+def test_a_hold_that_its_event_has_told_is_told_once(guard: Guard) -> None:
+    held = replace(ACTIVE, hold="fair")
+    for journal in (held, ACTIVE):
+        for event in narrate(guard.lead.journal, journal):
+            guard.state.add_event("chat", event.record())
+        guard.lead.journal = journal
+        assert guard.after() == []
+
+    assert [item.notice.text for item in guard.state.outbox.since(0)] == ["on hold: fair", "hold released"]
