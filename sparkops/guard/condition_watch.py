@@ -14,6 +14,7 @@ from sparkops.nodes.host import HostFacts
 from sparkops.notices.catalogue import DISK_LOW_GIB, Code, Notice
 from sparkops.notices.conditions import Conditions, Look, advance
 from sparkops.swap import trouble
+from sparkops.swap.events import hold_step, hold_text
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import traffic
 
@@ -22,7 +23,7 @@ CONDITIONS_S = 10.0
 HOST_S = 60.0
 """Seconds between two reads of the disk, which run a program."""
 WATCHED = (
-    *(Code.NEEDS_OPERATOR, Code.NOT_ANSWERING, Code.NODE_LOST),
+    *(Code.HOLD, Code.NEEDS_OPERATOR, Code.NOT_ANSWERING, Code.NODE_LOST),
     *(Code.LEADER_LOST, Code.GATEWAY_DOWN, Code.DISK_LOW),
 )
 """The codes of these states."""
@@ -48,12 +49,13 @@ class ConditionWatch:
 
     def look(self) -> None:
         """Look once, and add the notices that are due to the outbox."""
+        outbox = self.leadership.state.outbox
+        told = outbox.begun(WATCHED)  # first: a hold that begins during the look is told by its event, and not ended
         seen = list(self._seen())
         wrong = tuple(notice for notice, is_wrong in seen if is_wrong)
         unknown = frozenset(notice.key for notice, is_wrong in seen if is_wrong is None)
-        outbox = self.leadership.state.outbox
         look = Look(self.clock(), wrong, unknown)
-        self.conditions, due = advance(self.conditions, look, outbox.begun(WATCHED))
+        self.conditions, due = advance(self.conditions, look, told)
         for notice in due:
             outbox.add(notice)
 
@@ -61,6 +63,7 @@ class ConditionWatch:
         yield self._disk()
         try:
             membership, leads = self.leadership.state.membership(), self.leadership.members.leads
+            leading = self.leadership.led()
         except SparkopsError:  # it cannot be read: whether this guard leads is unknown
             for notice in self.leadership.state.outbox.begun(WATCHED):
                 yield notice, None
@@ -69,7 +72,6 @@ class ConditionWatch:
             yield from self._peers()
         elif membership:
             yield self._leader(membership.leader)
-        leading = tuple(self.leadership.leads.values())
         if leading:
             yield self._gateway(leading)
         for lead in leading:
@@ -109,6 +111,9 @@ class ConditionWatch:
 def _service(lead: Lead) -> Iterator[Seen]:
     journal, gateway, why = lead.journal, lead.fleet.gateway, lead.trouble()
     service, serving = journal.service, traffic(journal)
+    # The event of a hold tells it at once. A hold that came with the lead of another guard has none here.
+    hold = Notice(Code.HOLD, hold_text(journal), service=service, next_step=hold_step(journal))
+    yield hold, bool(journal.hold)
     step = trouble.next_step(journal, why) if why else ""
     text = f"needs an operator: {trouble.reason(why)}"
     yield Notice(Code.NEEDS_OPERATOR, text, service=service, next_step=step), bool(why)

@@ -41,7 +41,7 @@ class Reading:
     error: OSError | None = None
 
     def run(self, read: Callable[[], GuardFigures]) -> None:
-        """Read, and set `ended` whatever comes of it."""
+        """Read, and set `ended` whatever comes of it: an error that nobody expects ends the thread, without figures."""
         try:
             self.figures = read()
         except OSError as error:
@@ -93,12 +93,11 @@ class Figures:
             return self._reading
 
     def _take(self, reading: Reading) -> None:
-        """Keep what a read has brought. Raises its error."""
+        """Keep what a read has brought. Raises OSError where it failed: old figures would pass for present ones."""
         self._reading = None
-        if reading.error:
-            raise reading.error
-        if reading.figures:
-            self._last, self._text, self._read_s = reading.figures, exposition.text(reading.figures), time.monotonic()
+        if reading.figures is None:
+            raise reading.error or OSError("the figures cannot be read; the guard's log has the error")
+        self._last, self._text, self._read_s = reading.figures, exposition.text(reading.figures), time.monotonic()
 
     def _without_docker(self) -> GuardFigures:
         """Return what is known before the first read has ended."""
@@ -116,7 +115,7 @@ class Figures:
             host=read_host(),
             engines=tuple(map(self._engine, containers, engines)),
             peers=tuple(self._peers()),
-            services=tuple(map(_service, tuple(self.leadership.leads.values()))),
+            services=tuple(map(_service, self._led())),
             findings=self.findings(),
             read_at=time.time(),
             ordered_at=None if message_s is None else _unix_time(message_s),
@@ -127,6 +126,12 @@ class Figures:
             return self.leadership.members.leads
         except SparkopsError:  # its membership cannot be read: it neither leads nor follows
             return False
+
+    def _led(self) -> tuple[Lead, ...]:
+        try:
+            return self.leadership.led()
+        except SparkopsError:
+            return ()
 
     def _engine(self, facts: Facts, engine: Facts) -> EngineFigures:
         node = self.leadership.node.name

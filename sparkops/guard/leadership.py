@@ -87,6 +87,29 @@ class Leadership:
         leads = lead and order and lead.journal.deployments and order.journal.term <= lead.journal.term
         return None if leads else order
 
+    def led(self) -> tuple[Lead, ...]:
+        """Return the leads of services that this guard answers for. Raises SparkopsError, for an unreadable membership.
+
+        A journal may still name a former leader: after a rebuild that gave it up, its services have another one. Of a
+        forgotten service only the journal is left.
+        """
+        leads = self.members.leads
+        return tuple(
+            lead
+            for service, lead in tuple(self.leads.items())
+            if (leads or isinstance(lead.front, EarlierFront))
+            and not lead.journal.forgotten
+            and self._known_term(service) <= lead.journal.term
+        )
+
+    def _known_term(self, service: str) -> int:
+        """Return the newest term in the record of a service; 0 for one that cannot be read: `shown` reports it."""
+        try:
+            record = self.state.record(service)
+        except Unreadable:
+            return 0
+        return max(record.term, record.copy.term if record.copy else 0)
+
     def awaited(self) -> str:
         """Return what the engines of this node wait for before they start; empty for nothing.
 

@@ -28,10 +28,14 @@ SCHEMA = 2  # of all files of a guard
 
 @dataclass(frozen=True)
 class Cursor:
-    """How far a receiver has got: the number of the last notice that was sent or lost, and those lost since."""
+    """How far a receiver has got: the number of the last notice that was sent, set aside or lost, and how many it lost.
+
+    `lost`: since the last that was sent. `aside`: those that newer ones have overtaken, still to be sent.
+    """
 
     n: int
     lost: int = 0
+    aside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,40 +108,61 @@ class Outbox:
     def receivers(self, names: Collection[str]) -> None:
         """Keep a cursor for each of these receivers. A new one gets what comes from now on; the others are forgotten.
 
+        A new one in place of others gets what waited for any of them: a URL may have been corrected.
         After the file was damaged all are new: they also get that, and all after it.
         """
         with self.changed:
             stored = self._read()
             damaged = bool(stored.notices) and stored.notices[0].notice.code is Code.NOTICES_LOST
-            new = Cursor(0 if damaged else stored.next - 1)
+            removed = [cursor for name, cursor in stored.cursors.items() if name not in names]
+            new = Cursor(0) if damaged else _earliest([Cursor(stored.next - 1), *removed])
             cursors = {name: stored.cursors.get(name, new) for name in names}
             if cursors != stored.cursors:
                 self._write(replace(stored, cursors=cursors))
 
     def due(self, receiver: str) -> tuple[Numbered, int] | None:
-        """Return the next notice for a receiver, and how many right before it are lost to it; None if there is none."""
+        """Return the next notice in order for a receiver, and how many are lost to it since the last that was sent.
+
+        None if there is none but those that were set aside.
+        """
         with self.changed:
             stored = self._read()
             cursor = stored.cursors.get(receiver)
             if cursor is None:
                 return None
             first = next((numbered for numbered in stored.notices if numbered.n > cursor.n), None)
-            return (first, cursor.lost + first.n - cursor.n - 1) if first else None
+            return (first, _lost(stored, cursor) + first.n - cursor.n - 1) if first else None
+
+    def aside(self, receiver: str) -> dict[int, tuple[Numbered, int]]:
+        """Return, by number, what newer notices have overtaken, each with how many are lost to this receiver."""
+        with self.changed:
+            stored = self._read()
+            cursor = stored.cursors.get(receiver, Cursor(0))
+            lost = _lost(stored, cursor)
+            return {numbered.n: (numbered, lost) for numbered in stored.notices if numbered.n in cursor.aside}
 
     def sent(self, receiver: str, n: int) -> None:
         """Note that a receiver has got notice `n`."""
-        self._move(receiver, Cursor(n))
+        self._move(receiver, n, 0)
 
     def skip(self, receiver: str, n: int, lost: int) -> None:
         """Note that a receiver will not get notice `n`, nor the `lost` ones before it."""
-        self._move(receiver, Cursor(n, lost + 1))
+        self._move(receiver, n, lost + 1)
 
-    def _move(self, receiver: str, cursor: Cursor) -> None:
+    def overtake(self, receiver: str, n: int, lost: int) -> None:
+        """Set notice `n` aside: those after it are sent first. `lost`: as `due` has it."""
+        self._move(receiver, n, lost, (n,))
+
+    def _move(self, receiver: str, n: int, lost: int, aside: tuple[int, ...] = ()) -> None:
         with self.changed:
             stored = self._read()
             known = stored.cursors.get(receiver)
-            if known and known.n < cursor.n:  # a former thread may still send what another one has sent
-                self._write(replace(stored, cursors={**stored.cursors, receiver: cursor}))
+            if known is None or (n <= known.n and n not in known.aside):
+                return  # a former thread may still send what another one has sent
+            kept = {numbered.n for numbered in stored.notices}
+            others = tuple(number for number in known.aside if number != n and number in kept)
+            cursor = Cursor(max(n, known.n), lost, (*others, *aside))
+            self._write(replace(stored, cursors={**stored.cursors, receiver: cursor}))
 
     def _read(self) -> Stored:
         if self._stored is None:
@@ -169,6 +194,19 @@ class Outbox:
             self._durable.write(data)
         except (SparkopsError, OSError) as error:
             self.log(f"notices not saved, sent from memory: {error}")
+
+
+def _lost(stored: Stored, cursor: Cursor) -> int:
+    """Return how many were lost up to a cursor, with those set aside that are not kept any more."""
+    kept = {numbered.n for numbered in stored.notices}
+    return cursor.lost + sum(number not in kept for number in cursor.aside)
+
+
+def _earliest(cursors: Collection[Cursor]) -> Cursor:
+    """Return a cursor with all that waits at any of these."""
+    first = min(cursor.n for cursor in cursors)
+    aside = {number for cursor in cursors for number in cursor.aside if number <= first}
+    return Cursor(first, max(cursor.lost for cursor in cursors if cursor.n == first), tuple(sorted(aside)))
 
 
 def _short(text: str) -> str:

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -93,7 +92,12 @@ class State:
     directory: Path = field(default_factory=state_directory)
     clock: Callable[[], NodeClock] = read_clock
     log: Callable[[str], None] = log
+    outbox: Outbox = field(init=False, repr=False, compare=False)
+    """The notices of this node: one object from the start, for many threads add to it."""
     _files: dict[Path, Durable] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outbox", Outbox(self.directory / "notices", self.log))
 
     def services(self) -> list[str]:
         """Return the names of the services with a journal or a record, readable or not."""
@@ -127,11 +131,6 @@ class State:
         if file.exists():
             file.unlink()
             sync_directory(file.parent)
-
-    @cached_property
-    def outbox(self) -> Outbox:
-        """Return the notices of this node: one object, for one process writes them."""
-        return Outbox(self.directory / "notices", self.log)
 
     def add_event(self, service: str, event: Mapping[str, object]) -> int:
         """Append an event and return its number, from 1. It is on the disk on return.

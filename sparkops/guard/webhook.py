@@ -26,7 +26,7 @@ from sparkops.guard.operator_socket import Request, Verbs
 from sparkops.guard.outbox import Outbox
 from sparkops.guard.state import State, WebhookTarget
 from sparkops.notices import delivery, message
-from sparkops.notices.delivery import Attempts, Outcome
+from sparkops.notices.delivery import Outcome, Schedule
 from sparkops.notices.message import Numbered
 
 CONNECT_S, TOTAL_S = 5.0, 15.0
@@ -70,7 +70,7 @@ def post(url: str, key: str, body: bytes, notice_id: str, now: float) -> Attempt
         with suppress(OSError, http.client.HTTPException):  # the status has said it
             response.read(BODY_BYTES)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Attempt(Outcome.FAILED, str(error) or type(error).__name__)
+        return Attempt(Outcome.UNANSWERED, str(error) or type(error).__name__)
     finally:
         connection.close()
     return Attempt(result, "" if result is Outcome.DELIVERED else f"HTTP {response.status}")
@@ -94,7 +94,7 @@ Post = Callable[[str, str, bytes, str, float], Attempt]
 
 @dataclass
 class Receiver:
-    """One receiver: `step` makes the attempt that is due, and returns the seconds until the next one."""
+    """One receiver: `step` makes the attempt that is due."""
 
     name: str
     """Its name in the outbox: the URL itself may be a secret."""
@@ -107,52 +107,56 @@ class Receiver:
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     over: threading.Event = field(default_factory=threading.Event)
-    attempts: Attempts = field(default_factory=Attempts)
+    schedule: Schedule = field(default_factory=Schedule)
     failing: str = ""
     """Why the last attempt failed; empty if none did since the last delivery."""
-    _number: int = 0
-    """The notice that `attempts` are about."""
 
     def run(self) -> None:
         """Send until `over` is set."""
-        pause_s = 0.0
         while not self.over.is_set():
-            with self.outbox.changed:  # a notice that comes after `step` is seen here
-                waiting = self.outbox.due(self.name) is not None
-                if pause_s and (self.failing or not waiting):
-                    self._rest(pause_s, wakes=not waiting)
+            with self.outbox.changed:  # a notice that comes meanwhile ends the pause if it is due before
+                while not self.over.is_set() and (left_s := self.left_s()) > 0:
+                    self.outbox.changed.wait(left_s)
             if not self.over.is_set():
-                pause_s = self.step()
+                self.step()
 
-    def _rest(self, pause_s: float, *, wakes: bool) -> None:
-        """Wait; a new notice ends the pause unless an older one waits for its next attempt."""
-        until_s = self.clock() + pause_s
-        while not self.over.is_set() and (left_s := until_s - self.clock()) > 0:
-            if self.outbox.changed.wait(left_s) and wakes:
-                return
+    def left_s(self) -> float:
+        """Return the seconds until the next attempt is due; 0 where one is, IDLE_S without a notice."""
+        due, aside = self.outbox.due(self.name), self.outbox.aside(self.name)
+        following = self.schedule.following(due[0].n if due else None, aside)
+        return max(0.0, following[1] - self.clock()) if following else IDLE_S
 
-    def step(self) -> float:
-        """Make the attempt that is due, and return the seconds until the next one."""
-        if (due := self.outbox.due(self.name)) is None:
-            return IDLE_S
-        numbered, lost = due
-        if numbered.n != self._number:
-            self._number, self.attempts = numbered.n, Attempts()
+    def step(self) -> None:
+        """Make the attempt that is due, if one is."""
+        due, aside = self.outbox.due(self.name), self.outbox.aside(self.name)
+        following = self.schedule.following(due[0].n if due else None, aside)
+        if following is None or following[1] > self.clock():
+            return
+        n = following[0]
+        if n in aside:
+            numbered, lost = aside[n]
+        elif due:
+            numbered, lost = due
         attempt = self.send(numbered, lost)
         if attempt.outcome is Outcome.DELIVERED:
-            self.outbox.sent(self.name, numbered.n)
+            self.outbox.sent(self.name, n)
+            self.schedule = self.schedule.ended(n, resumes=n in aside)
             if self.failing:
                 self.log(f"webhook {shown(self.url)}: delivers again")
             self.failing = ""
-            return 0.0
+            return
         if attempt.why != self.failing:
-            self.log(f"webhook {shown(self.url)}: {attempt.why}; notice {numbered.n} is sent again")
-        self.failing, self.attempts = attempt.why, self.attempts.after(attempt.outcome, self.clock())
-        if self.attempts.given_up(self.clock()):
-            self.log(f"webhook {shown(self.url)}: {attempt.why}; notice {numbered.n} is lost to it")
-            self.outbox.skip(self.name, numbered.n, lost)
-            return 0.0
-        return self.attempts.pause_s
+            self.log(f"webhook {shown(self.url)}: {attempt.why}; notice {n} is sent again")
+        self.failing, now_s = attempt.why, self.clock()
+        self.schedule = self.schedule.failed(n, attempt.outcome, now_s, aside)
+        attempts = self.schedule.of(n)
+        if attempts.given_up(now_s):
+            self.log(f"webhook {shown(self.url)}: {attempt.why}; notice {n} is lost to it")
+            self.outbox.skip(self.name, n, lost)
+            self.schedule = self.schedule.ended(n, resumes=False)
+        elif attempts.is_overtaken and n not in aside:
+            self.outbox.overtake(self.name, n, lost)
+            self.schedule = self.schedule.overtaken(n)
 
     def send(self, numbered: Numbered, lost: int = 0) -> Attempt:
         """Send one notice once."""

@@ -73,6 +73,14 @@ ALERTS = (
         "{{ $labels.node }}: Docker does not answer its guard",
         "systemctl status docker, on {{ $labels.node }}",
     ),
+    Alert(
+        "SparkopsGuardFiguresOld",
+        "time() - sparkops_guard_read_time_seconds > 300",
+        "2m",
+        WARNING,
+        "{{ $labels.node }}: the figures of its guard are {{ $value | humanizeDuration }} old, or its clock is wrong",
+        "docker logs sparkops-guard, on {{ $labels.node }}",
+    ),
     _of(
         Code.NOT_ANSWERING,
         "SparkopsServiceNotAnswering",

@@ -30,6 +30,16 @@ class SwapEvent:
         return {"kind": self.kind, "text": self.text, "node": self.node, "lasting": self.lasting, **self.more}
 
 
+def hold_text(journal: Journal) -> str:
+    """Return what operators are told of a service on hold."""
+    return f"on hold: {journal.hold}"
+
+
+def hold_step(journal: Journal) -> str:
+    """Return the command that ends a hold."""
+    return f"sparkops unhold {journal.service}"
+
+
 def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     """Yield the events between two journals, in order."""
     recorded = {(outcome.intent, outcome.result) for outcome in old.outcomes}
@@ -43,9 +53,9 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
             yield _end(old, outcome)
     yield from _stop(old, new)
     if old.hold != new.hold:
-        text = f"on hold: {new.hold}" if new.hold else "hold released"
+        text = hold_text(new) if new.hold else "hold released"
         state = NoticeState.BEGINS if new.hold else NoticeState.ENDS
-        step = f"sparkops unhold {new.service}" if new.hold else ""
+        step = hold_step(new) if new.hold else ""
         yield SwapEvent("note", text, more=noted(Code.HOLD, state=state, next_step=step))
     if new.forgotten and not old.forgotten:
         yield SwapEvent("note", f"{new.service} is forgotten: its names and port are free")

@@ -12,10 +12,13 @@ import pytest
 from sparkops.errors import SparkopsError
 from sparkops.guard.condition_watch import CONDITIONS_S, HOST_S, ConditionWatch
 from sparkops.guard.lead import Lead
+from sparkops.guard.leadership import Leadership
 from sparkops.guard.state import Membership, State
 from sparkops.nodes.host import HostFacts
 from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code
+from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import FleetState
+from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
 from tests.deploy.states import reported, serving
@@ -50,7 +53,9 @@ class Guard:
             state=self.state,
             node=SimpleNamespace(name="n1"),
             members=SimpleNamespace(leads=self.leads, reach=reach),
-            leads={"chat": self.lead} if self.leads else {},
+            leads={"chat": self.lead},
+            _known_term=lambda service: Leadership._known_term(leadership, service),
+            led=lambda: Leadership.led(leadership),
         )
         self.watch = ConditionWatch(leadership, lambda: self.message_s, self.read, lambda: self.now_s)
 
@@ -158,3 +163,44 @@ def test_where_it_is_unknown_who_leads_nothing_ends(guard: Guard, monkeypatch: p
         assert guard.after() == []
     guard.lost.clear()
     assert guard.after() == ["NODE_LOST n2 ends"]
+
+
+@pytest.mark.parametrize("newer", [Record(term=ACTIVE.term + 1), Record(copy=replace(ACTIVE, term=ACTIVE.term + 1))])
+def test_a_former_leader_tells_nothing_of_services_that_another_one_leads(guard: Guard, newer: Record) -> None:
+    guard.lead.frozen = "Traceback: a bug"
+    assert guard.after() == ["NEEDS_OPERATOR chat begins"]
+    guard.state.write_record("chat", newer)
+
+    assert guard.after() == ["NEEDS_OPERATOR chat ends"]
+
+
+def test_a_guard_that_follows_tells_nothing_of_the_services_that_it_led(tmp_path: Path) -> None:
+    guard = Guard(tmp_path, leads=False)
+    guard.lead.frozen, guard.lead.fleet = "Traceback: a bug", FleetState()
+
+    assert guard.after() == ["LEADER_LOST n1 begins"]
+
+
+def test_a_gateway_that_cannot_be_read_matters_to_no_forgotten_service(guard: Guard) -> None:
+    guard.lead.journal, guard.lead.fleet = replace(ACTIVE, forgotten=True), FleetState()
+
+    assert guard.after() == []
+
+
+def test_a_hold_moves_with_the_lead(guard: Guard) -> None:
+    guard.lead.journal = replace(ACTIVE, hold="fair")
+    assert guard.after() == ["HOLD chat begins"]
+    guard.state.write_record("chat", Record(term=ACTIVE.term + 1))
+
+    assert guard.after() == ["HOLD chat ends"]
+
+
+def test_a_hold_that_its_event_has_told_is_told_once(guard: Guard) -> None:
+    held = replace(ACTIVE, hold="fair")
+    for journal in (held, ACTIVE):
+        for event in narrate(guard.lead.journal, journal):
+            guard.state.add_event("chat", event.record())
+        guard.lead.journal = journal
+        assert guard.after() == []
+
+    assert [item.notice.text for item in guard.state.outbox.since(0)] == ["on hold: fair", "hold released"]

@@ -73,7 +73,7 @@ class SlowSampler:
 
     open_: threading.Event = field(default_factory=threading.Event)
     reads: int = 0
-    error: OSError | None = None
+    error: Exception | None = None
 
     def engines(self) -> tuple[list[Any], list[Any], dict[str, Any]]:
         self.reads += 1
@@ -86,7 +86,7 @@ class SlowSampler:
 def hanging(sampler: SlowSampler, wait_s: float = 0.05) -> Figures:
     reach = SimpleNamespace(links=(), lost={}, last={})
     leadership: Any = SimpleNamespace(
-        node=SimpleNamespace(name="n1"), members=SimpleNamespace(leads=True, reach=reach), leads={}
+        node=SimpleNamespace(name="n1"), members=SimpleNamespace(leads=True, reach=reach), led=tuple
     )
     slow: Any = sampler
     return Figures(leadership, slow, lambda: None, wait_s=wait_s)
@@ -137,6 +137,21 @@ def test_a_read_that_fails_is_an_error_and_the_next_scrape_reads_again() -> None
     served = hanging(sampler, wait_s=60.0)
 
     with pytest.raises(OSError, match="no disk"):
+        served.text()
+    sampler.error = None
+    assert value(served.text(), "sparkops_docker_up") == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_after_a_read_that_nobody_expected_to_fail_old_figures_are_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "KEPT_S", 0.0)
+    sampler = SlowSampler()
+    sampler.open_.set()
+    served = hanging(sampler, wait_s=60.0)
+    served.text()
+    sampler.error = KeyError("Config")
+
+    with pytest.raises(OSError, match="cannot be read"):
         served.text()
     sampler.error = None
     assert value(served.text(), "sparkops_docker_up") == 1.0

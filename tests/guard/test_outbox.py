@@ -91,6 +91,41 @@ def test_a_new_receiver_gets_what_comes_from_now_on_and_a_removed_one_is_forgott
     assert box.due("unknown") is None
 
 
+def test_a_receiver_in_place_of_others_gets_what_waited_for_any_of_them(tmp_path: Path) -> None:
+    box = opened(tmp_path)
+    box.receivers(["wrong", "slow", "right"])
+    for number in range(4):
+        box.add(promoted(number))
+    box.overtake("wrong", 1, 0)
+    box.sent("wrong", 2)
+    box.sent("slow", 3)
+    box.sent("right", 4)
+    box.receivers(["corrected", "right"])
+
+    assert texts(box, "corrected") == ["q-2 serves", "q-3 serves"]
+    assert [*box.aside("corrected")] == [1]
+    assert texts(box, "right") == []
+    box.receivers(["corrected", "right", "another"])
+    assert texts(box, "another") == []
+
+
+def test_what_was_set_aside_and_is_not_kept_any_more_is_lost(tmp_path: Path) -> None:
+    box = opened(tmp_path)
+    box.receivers(["a"])
+    for number in range(MOST + 1):
+        box.add(promoted(number))
+        if number == 0:
+            box.overtake("a", 1, 0)
+    due = box.due("a")
+
+    assert due
+    assert (due[0].n, due[1], box.aside("a")) == (2, 1, {})
+    box.sent("a", 2)
+    after = box.due("a")
+    assert after
+    assert after[1] == 0
+
+
 def test_the_oldest_of_too_many_are_dropped_and_counted(tmp_path: Path) -> None:
     box = opened(tmp_path)
     box.receivers(["a"])
@@ -185,3 +220,11 @@ def test_an_event_of_the_history_that_an_operator_must_know_is_a_notice_also_on_
 
     assert [numbered.notice.text for numbered in state.outbox.since(0)] == ["q-1 serves"]
     assert lines == ["chat: event not saved: q-1 serves: full"]
+
+
+def test_a_guard_has_one_outbox_from_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    monkeypatch.setattr("sparkops.guard.state.Outbox", lambda file, _: made.append(file))
+    State(tmp_path)
+
+    assert made == [tmp_path / "notices"], "made before threads ask for it, of which two could get different ones"

@@ -22,7 +22,7 @@ from sparkops.guard.state import State, WebhookTarget
 from sparkops.guard.webhook import Attempt, Receiver, Webhooks, post, shown
 from sparkops.nodes.waiting import Waiting
 from sparkops.notices.catalogue import Code, Notice
-from sparkops.notices.delivery import LONGEST_PAUSE_S, REFUSED_S, Outcome
+from sparkops.notices.delivery import LONGEST_PAUSE_S, REFUSED_S, Outcome, outcome
 from tests.http_server import Answer, Asked, HttpServer, answering
 
 KEY = "k" * 32
@@ -172,17 +172,17 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 
 @pytest.mark.local
 @pytest.mark.parametrize(
-    ("reply", "outcome"),
+    ("reply", "expected"),
     [
         (lambda connection: connection.sendall(HEAD + b"\r\n"), Outcome.DELIVERED),
         (lambda connection: connection.sendall(HEAD + b"Content-Length: 9\r\n\r\n"), Outcome.DELIVERED),
         (lambda connection: connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz"), Outcome.DELIVERED),
         (endless(HEAD + b"\r\n"), Outcome.DELIVERED),
         (endless(HEAD + b"Long: "), Outcome.DELIVERED),
-        (endless(b""), Outcome.FAILED),
-        (lambda connection: connection.sendall(b"\x00\xff garbage\r\n\r\n"), Outcome.FAILED),
-        (lambda _: None, Outcome.FAILED),
-        (silent, Outcome.FAILED),
+        (endless(b""), Outcome.UNANSWERED),
+        (lambda connection: connection.sendall(b"\x00\xff garbage\r\n\r\n"), Outcome.UNANSWERED),
+        (lambda _: None, Outcome.UNANSWERED),
+        (silent, Outcome.UNANSWERED),
         (lambda connection: connection.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://x/\r\n\r\n"), Outcome.REFUSED),
     ],
     ids=[
@@ -191,14 +191,14 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
     ],
 )
 def test_a_receiver_that_lies_or_is_silent_takes_bounded_time_and_memory(
-    reply: Callable[[socket.socket], None], outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+    reply: Callable[[socket.socket], None], expected: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhook, "TOTAL_S", 1.0)
     with talking(reply) as receiver:
         attempt = post(receiver, KEY, b"{}", "id", 1.0)
 
-    assert attempt.outcome is outcome
-    assert bool(attempt.why) is (outcome is not Outcome.DELIVERED)
+    assert attempt.outcome is expected
+    assert bool(attempt.why) is (expected is not Outcome.DELIVERED)
 
 
 @pytest.mark.local
@@ -245,7 +245,7 @@ def test_https_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "certificate verify failed" in elsewhere.why
     assert trusted == Attempt(Outcome.DELIVERED)
     assert "Hostname mismatch" in another.why
-    assert {refused.outcome, elsewhere.outcome, another.outcome} == {Outcome.FAILED}
+    assert {refused.outcome, elsewhere.outcome, another.outcome} == {Outcome.UNANSWERED}
 
 
 @pytest.mark.local
@@ -253,7 +253,7 @@ def test_a_receiver_without_tls_gets_nothing_by_https() -> None:
     with talking(lambda connection: connection.sendall(b"no TLS")) as receiver:
         attempt = post(receiver.replace("http:", "https:"), KEY, b"{}", "id", 1.0)
 
-    assert attempt.outcome is Outcome.FAILED
+    assert attempt.outcome is Outcome.UNANSWERED
 
 
 @pytest.mark.local
@@ -295,26 +295,86 @@ def test_a_notice_that_is_refused_for_hours_is_given_up_and_told_as_lost(tmp_pat
     made.outbox.add(numbered(0))
     made.outbox.add(numbered(1))
 
-    assert made.step() > 0
+    made.step()
+    assert made.left_s() > 0
     now_s[0] += REFUSED_S
-    assert made.step() == 0.0
-    assert made.step() == 0.0
+    made.step()
+    assert made.left_s() == 0.0
+    made.step()
     assert [(json.loads(body)["n"], json.loads(body)["lost"]) for body in sent] == [(1, 0), (1, 0), (2, 1)]
 
 
 @pytest.mark.unit
 def test_a_receiver_that_does_not_answer_gets_the_notice_however_long_that_lasts(tmp_path: Path) -> None:
-    failed = Attempt(Outcome.FAILED, "timed out")
+    failed = Attempt(Outcome.UNANSWERED, "timed out")
     made, sent, now_s = receiver(tmp_path, *[failed] * 50, DELIVERED)
     made.outbox.add(numbered(0))
     for _ in range(50):
-        pause_s = made.step()
+        made.step()
+        pause_s = made.left_s()
         assert 0 < pause_s <= LONGEST_PAUSE_S
         now_s[0] += 10 * pause_s
     made.step()
 
     assert made.outbox.due("a") is None
     assert len({json.loads(body)["id"] for body in sent}) == 1
+
+
+def delivering(made: Receiver, now_s: list[float], until_s: float) -> None:
+    """Make all attempts that are due until then."""
+    while now_s[0] + made.left_s() < until_s:
+        now_s[0] += made.left_s()
+        made.step()
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("status", [500, 429, 400])
+def test_a_notice_that_a_receiver_answers_but_does_not_take_is_overtaken(tmp_path: Path, status: int) -> None:
+    made, _, now_s = receiver(tmp_path)
+    taken: list[tuple[int, int]] = []
+
+    def picky(_: str, __: str, body: bytes, ___: str, ____: float) -> Attempt:
+        message = json.loads(body)
+        if message["n"] == 1:
+            return Attempt(outcome(status), f"HTTP {status}")
+        taken.append((message["n"], message["lost"]))
+        return DELIVERED
+
+    made.post = picky
+    for number in range(3):
+        made.outbox.add(numbered(number))
+    delivering(made, now_s, 60.0)
+    assert taken == [(2, 0), (3, 0)]
+    assert [*State(tmp_path).outbox.aside("a")] == [1], "a restarted guard sends it again"
+
+    delivering(made, now_s, REFUSED_S + 2 * LONGEST_PAUSE_S)
+    made.outbox.add(numbered(3))
+    made.step()
+    refused = outcome(status) is Outcome.REFUSED
+    assert taken[2:] == [(4, 1 if refused else 0)]
+    assert [*made.outbox.aside("a")] == ([] if refused else [1])
+
+
+@pytest.mark.unit
+def test_once_a_receiver_takes_notices_again_it_gets_all_that_were_set_aside(tmp_path: Path) -> None:
+    made, sent, now_s = receiver(tmp_path, *[Attempt(Outcome.FAILED, "HTTP 503")] * 12, *[DELIVERED] * 4)
+    for number in range(4):
+        made.outbox.add(numbered(number))
+    delivering(made, now_s, 10 * LONGEST_PAUSE_S)
+
+    assert sorted(json.loads(body)["n"] for body in sent[-4:]) == [1, 2, 3, 4]
+    assert (made.outbox.due("a"), made.outbox.aside("a")) == (None, {})
+
+
+@pytest.mark.unit
+def test_nothing_overtakes_a_notice_while_the_receiver_does_not_answer(tmp_path: Path) -> None:
+    unanswered = Attempt(Outcome.UNANSWERED, "timed out")
+    made, sent, now_s = receiver(tmp_path, *[unanswered] * 8, DELIVERED, DELIVERED)
+    made.outbox.add(numbered(0))
+    made.outbox.add(numbered(1))
+    delivering(made, now_s, 10 * LONGEST_PAUSE_S)
+
+    assert [json.loads(body)["n"] for body in sent] == [1] * 9 + [2]
 
 
 @pytest.mark.unit

@@ -19,6 +19,7 @@ CASES: dict[str, dict[str, str]] = {
         'sparkops_guard_leads{node="n2"}': turned("0", "0"),
     },
     "SparkopsDockerDown": {'sparkops_docker_up{node="n1"}': turned("0", "1")},
+    "SparkopsGuardFiguresOld": {'sparkops_guard_read_time_seconds{node="n1"}': turned("0", f"{60 * BAD_MIN}+60")},
     "SparkopsServiceNotAnswering": {'sparkops_service_answers{service="chat"}': turned("0", "1")},
     "SparkopsServiceNeedsOperator": {'sparkops_service_needs_operator{service="chat"}': turned("1", "0")},
     "SparkopsSwapUnfinished": {

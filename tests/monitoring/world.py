@@ -40,6 +40,7 @@ BAD = replace(
     GOOD,
     leads=False,
     docker=False,
+    read_at=1.0,
     host=replace(HOST, memory_available_gib=0.5, disk_free_gib=1.0),
     engines=(replace(ENGINE, sums=BUSY),),
     peers=(PeerFigures("n2", False, 1.0),),
