@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sparkops.deploy import intents, sending
@@ -18,8 +18,9 @@ from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.maintenance import cordoning
 from sparkops.maintenance.drain import Follow, Planned, own_release
-from sparkops.maintenance.plan import RETURN, Action, NodePlan, Step, after, home, lifted
+from sparkops.maintenance.plan import RETURN, Action, NodePlan, Step, after, home, leave, left, lifted
 from sparkops.network.finding import Finding, problems
+from sparkops.smoke import decode_speed
 from sparkops.swap.model import Deployment
 
 
@@ -38,13 +39,26 @@ def refused(node: str, found: Sequence[Finding]) -> PlanRefused:
     return PlanRefused("\n".join([f"{node}: not returned", *lines]), next_step="\n".join(dict.fromkeys(steps)))
 
 
-def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon) -> Planned:
-    """Return the plan of a return: every service that a drain has taken goes back. Raises errors of nodes."""
+@dataclass(frozen=True)
+class ReturnOptions:
+    """The operator's options of a return."""
+
+    leave: tuple[str, ...] = ()
+    """Services that stay where they are: the drain has not taken them any more."""
+    force: bool = False
+    """Whether problems that doctor finds on the node, and a lower speed of what returns there, are accepted."""
+
+
+def plan_return(
+    operation: Operation, leader: Leader, node: str, cordon: Cordon, options: ReturnOptions | None = None
+) -> Planned:
+    """Return the plan of a return: what a drain has taken goes back, unless it is left. Raises errors of nodes."""
+    options = options or ReturnOptions()
     steps, refusals, drafts = list[Step](), dict[str, SparkopsError](), dict[str, Draft]()
     for service, displaced in cordon.displaced.items():
         state = _open(leader.state(service), node, cordon)
         try:
-            step = home(state, displaced)
+            step = left(state.journal, displaced) if service in options.leave else home(state, displaced)
             if step.action in (Action.MOVE, Action.START):
                 ahead = [draft.plan for draft in drafts.values()]
                 step, draft = _planned(operation, state, displaced.deployment, node, step, ahead)
@@ -53,7 +67,15 @@ def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon)
             refusals[service] = error
         else:
             steps.append(step)
-    return Planned(NodePlan(node, RETURN, steps, refusals), drafts)
+    return Planned(NodePlan(node, RETURN, steps, refusals, [*_notes(node, cordon, options)]), drafts)
+
+
+def _notes(node: str, cordon: Cordon, options: ReturnOptions) -> Iterator[str]:
+    """Yield what the options change. The reason of a cordon has both figures of a speed that was refused before."""
+    yield from (f"{name} was not taken from {node}" for name in options.leave if name not in cordon.displaced)
+    if options.force and cordon != Cordon():
+        why = f", cordoned: {cordon.reason}" if cordon.reason else ""
+        yield f"accepted: problems of {node}, and a lower speed of what returns there{why}"
 
 
 def _open(state: ServiceState, node: str, cordon: Cordon) -> ServiceState:
@@ -74,18 +96,22 @@ def _planned(
     return replace(step, plan=draft.plan, effects=draft.effects), draft
 
 
-def run(operation: Operation, leader: Leader, planned: Planned, follow: Follow) -> None:
+def run(
+    operation: Operation, leader: Leader, planned: Planned, follow: Follow, options: ReturnOptions | None = None
+) -> None:
     """Open the node and execute the plan. A service that fails its checks there closes the node again.
 
-    Raises the error of the first step that fails: the same command continues with it.
+    What is left comes first: it needs nothing of the node. Raises the error of the first step that fails: the same
+    command continues with it.
     """
+    options = options or ReturnOptions()
     node = planned.plan.node
     planned.plan.require()
     for draft in planned.drafts.values():
         sending.check(operation, draft)
     reason = cordoning.read(operation, node).reason
-    cordoning.change(operation, node, Cordon.opened)
-    for step in planned.plan.steps:
+    cordoning.change(operation, node, partial(Cordon.opened, any_speed=options.force))
+    for step in sorted(planned.plan.steps, key=lambda step: step.action is not Action.LEAVE):
         try:
             if accepted := _accepted(operation, leader, step, planned):
                 follow(step.service, accepted)
@@ -95,8 +121,18 @@ def run(operation: Operation, leader: Leader, planned: Planned, follow: Follow) 
             held = f"{reason or 'return'}; {step.service} did not return: {str(error).splitlines()[0]}"
             cordoning.change(operation, node, partial(Cordon.closed, reason=held))
             error.add_note(f"{node} is cordoned again; {step.service} stays where it is")
+            steps = (error.next_step, *_ways_on(node, step.service, str(error)))
+            error.next_step = "\n".join(filter(None, steps))
             raise
         cordoning.change(operation, node, partial(Cordon.restored, service=step.service))
+
+
+def _ways_on(node: str, service: str, problem: str) -> Iterator[str]:
+    """Yield how to open a node to which a service did not return."""
+    yield f"Once the cause is corrected: sparkops node return {node}"
+    yield f"Or open {node} and leave {service} where it is: {leave(node, service)}"
+    if decode_speed.SLOWER in problem:
+        yield f"Or accept the new speed: sparkops node return {node} --force"
 
 
 def _accepted(operation: Operation, leader: Leader, step: Step, planned: Planned) -> Accepted | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,8 @@ from sparkops.guard_client.leader import Leader
 from sparkops.maintenance import cordoning, drain, returning
 from sparkops.maintenance.drain import DrainOptions, Planned
 from sparkops.maintenance.plan import Action
+from sparkops.maintenance.returning import ReturnOptions
+from sparkops.smoke import decode_speed
 from sparkops.swap.journal import Journal
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.test_intents import finished, journal, led, peer, serve
@@ -60,10 +63,10 @@ def drained(world: World, options: DrainOptions | None = None, node: str = "n2")
         return planned
 
 
-def returned(world: World, node: str = "n2") -> Planned:
+def returned(world: World, node: str = "n2", options: ReturnOptions | None = None) -> Planned:
     with led(world) as client:
-        planned = returning.plan_return(*client, node, cordoning.read(client[0], node))
-        returning.run(*client, planned, follow(world, client))
+        planned = returning.plan_return(*client, node, cordoning.read(client[0], node), options)
+        returning.run(*client, planned, follow(world, client), options)
         return planned
 
 
@@ -293,3 +296,62 @@ def test_a_return_that_is_no_longer_followed_leaves_the_node_open_for_the_next_o
 
     assert [step.action for step in returned(world).plan.steps] == [Action.FOLLOW]
     assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
+
+
+def test_a_service_that_cannot_return_keeps_the_node_closed_only_until_it_is_left(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+    world.machines["n2"].memory_gib = 40.0
+
+    with led(world) as client:
+        refused = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2")).plan
+    with pytest.raises(PlanRefused, match="20.0 GiB short") as no:
+        refused.require()
+    assert "sparkops node return n2 --leave chat" in no.value.next_step
+
+    plan = returned(world, options=ReturnOptions(leave=("chat", "other"))).plan
+
+    assert [(step.action, step.note) for step in plan.steps] == [(Action.LEAVE, "it stays on n1: --leave")]
+    assert plan.notes == ["other was not taken from n2"]
+    assert (place(world), peer(world, "n2").cordon()) == (("n1",), Cordon())
+
+
+def test_a_return_names_the_end_of_a_hold_and_leaves_a_held_service(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+    peer(world).write(replace(journal(world), hold="fair"))
+
+    with led(world) as client:
+        refused = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2")).plan
+    with pytest.raises(Busy, match="chat is on hold: fair") as no:
+        refused.require()
+    assert no.value.next_step.splitlines()[0] == "sparkops unhold chat"
+    assert "--leave chat" in no.value.next_step
+
+    returned(world, options=ReturnOptions(leave=("chat",)))
+    assert peer(world, "n2").cordon() == Cordon()
+
+
+def test_a_service_that_is_slower_than_before_names_both_ways_to_open_its_node(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+    slow = decode_speed.slower(30.0, [50.0])
+
+    def fail(service: str, accepted: Accepted) -> None:
+        raise PlanRefused(f"{service}: reverted: n2: {slow} ({accepted.intent})")
+
+    with led(world) as client:
+        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        with pytest.raises(PlanRefused) as no:
+            returning.run(*client, planned, fail)
+    assert "sparkops node return n2 --leave chat" in no.value.next_step
+    assert "sparkops node return n2 --force" in no.value.next_step
+
+    forced = returned(world, options=ReturnOptions(force=True)).plan
+    assert slow in forced.notes[0]
+    told = [sent["to"]["displaced"]["chat"] for sent in peer(world, "n2").requests("set_cordon")[-2:-1]]
+    assert [displaced["any_speed"] for displaced in told] == [True]
+    assert place(world) == ("n2",)
