@@ -9,6 +9,7 @@ from sparkops.errors import NodeError, NotReady
 from sparkops.guard_client import leases
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import connect_guard
+from sparkops.guard_client.replies import NOT_UNDERSTOOD
 
 
 def read(operation: Operation, node: str) -> Cordon:
@@ -21,7 +22,7 @@ def read(operation: Operation, node: str) -> Cordon:
         try:
             return opened.cordon()
         except NodeError as error:
-            if leases.NOT_UNDERSTOOD not in error.problem:
+            if NOT_UNDERSTOOD not in error.problem:
                 raise
             step = "The next deploy replaces it: sparkops deploy RECIPE"
             raise NotReady(node, "its guard is of an earlier version, without cordons", next_step=step) from None

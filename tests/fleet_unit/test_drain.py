@@ -10,8 +10,8 @@ import pytest
 from sparkops.deploy import sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, nodes_of
-from sparkops.errors import Busy, Interrupted, PlanRefused
-from sparkops.guard_client import engine_spec
+from sparkops.errors import Busy, Interrupted, NeedsOperator, PlanRefused
+from sparkops.guard_client import engine_spec, leases
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader
@@ -19,6 +19,7 @@ from sparkops.maintenance import cordoning, drain, returning
 from sparkops.maintenance.drain import DrainOptions, Planned
 from sparkops.maintenance.plan import Action
 from sparkops.maintenance.returning import ReturnOptions
+from sparkops.nodes.connected import Member
 from sparkops.smoke import decode_speed
 from sparkops.swap.journal import Journal
 from tests.fleet_unit.conftest import Make
@@ -306,7 +307,7 @@ def test_a_service_that_cannot_return_keeps_the_node_closed_only_until_it_is_lef
 
     with led(world) as client:
         refused = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2")).plan
-    with pytest.raises(PlanRefused, match="20.0 GiB short") as no:
+    with pytest.raises(PlanRefused, match=r"20.0 GiB short") as no:
         refused.require()
     assert "sparkops node return n2 --leave chat" in no.value.next_step
 
@@ -355,3 +356,21 @@ def test_a_service_that_is_slower_than_before_names_both_ways_to_open_its_node(m
     told = [sent["to"]["displaced"]["chat"] for sent in peer(world, "n2").requests("set_cordon")[-2:-1]]
     assert [displaced["any_speed"] for displaced in told] == [True]
     assert place(world) == ("n2",)
+
+
+def test_a_guard_that_does_not_reply_refuses_only_its_own_node(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make(3)
+    serve(world, world.release("1"), DeployOptions(nodes=("n1",)))
+    cordon_of = leases.cordon_of
+
+    def broken(member: Member) -> Cordon:
+        if member.name == "n3":
+            raise NeedsOperator("n3: cordon.json: unreadable", next_step="docker exec sparkops-guard mv it")
+        return cordon_of(member)
+
+    monkeypatch.setattr(leases, "cordon_of", broken)
+    with led(world) as client:
+        assert sending.prepare(*client, world.release("2"), ON_N2) is not None
+        with pytest.raises(PlanRefused, match=r"on n3: whether it is cordoned is unknown: cordon.json") as no:
+            sending.prepare(*client, world.release("2"), DeployOptions(nodes=("n3",)))
+    assert "docker exec sparkops-guard mv it" in no.value.next_step
