@@ -374,3 +374,23 @@ def test_a_guard_that_does_not_reply_refuses_only_its_own_node(make: Make, monke
         with pytest.raises(PlanRefused, match=r"on n3: whether it is cordoned is unknown: cordon.json") as no:
             sending.prepare(*client, world.release("2"), DeployOptions(nodes=("n3",)))
     assert "docker exec sparkops-guard mv it" in no.value.next_step
+
+
+def test_a_move_and_its_return_keep_the_release_that_a_rollback_goes_to(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    for machine in world.machines.values():
+        machine.memory_gib = 200.0
+    serve(world, world.release("2"), ON_N2)
+    settle(world)
+
+    drained(world)
+    assert [item and item.release for item in (journal(world).active, journal(world).previous)] == [
+        world.release("2").id,
+        world.release("1").id,
+    ]
+    returned(world)
+    assert [item and item.release for item in (journal(world).active, journal(world).previous)] == [
+        world.release("2").id,
+        world.release("1").id,
+    ]
