@@ -20,6 +20,7 @@ from sparkops.maintenance import cordoning
 from sparkops.maintenance.drain import Follow, Planned, own_release
 from sparkops.maintenance.plan import RETURN, Action, NodePlan, Step, after, home, leave, left, lifted
 from sparkops.network.finding import Finding, problems
+from sparkops.nodes.waiting import Waiting
 from sparkops.smoke import decode_speed
 from sparkops.swap.model import Deployment
 
@@ -37,6 +38,11 @@ def refused(node: str, found: Sequence[Finding]) -> PlanRefused:
     steps = [finding.next_step for finding in found if finding.next_step]
     steps.append(f"Return it all the same: sparkops node return {node} --force")
     return PlanRefused("\n".join([f"{node}: not returned", *lines]), next_step="\n".join(dict.fromkeys(steps)))
+
+
+POLL_S = 0.5
+REPORT_S = 15.0
+"""Seconds for the leader to get a report of the opened node, which it asks every 1 to 2 s; then it may refuse."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +115,9 @@ def run(
     planned.plan.require()
     for draft in planned.drafts.values():
         sending.check(operation, draft)
-    reason = cordoning.read(operation, node).reason
+    cordon = cordoning.read(operation, node)
     cordoning.change(operation, node, partial(Cordon.opened, any_speed=options.force))
+    _wait_for_report(operation, leader, planned.plan, cordon.text)
     for step in sorted(planned.plan.steps, key=lambda step: step.action is not Action.LEAVE):
         try:
             if accepted := _accepted(operation, leader, step, planned):
@@ -118,13 +125,24 @@ def run(
         except (Busy, Interrupted, ConnectionLost):  # the swap may go on: the next return follows it
             raise
         except SparkopsError as error:
-            held = f"{reason or 'return'}; {step.service} did not return: {str(error).splitlines()[0]}"
+            held = f"{cordon.reason or 'return'}; {step.service} did not return: {str(error).splitlines()[0]}"
             cordoning.change(operation, node, partial(Cordon.closed, reason=held))
             error.add_note(f"{node} is cordoned again; {step.service} stays where it is")
             steps = (error.next_step, *_ways_on(node, step.service, str(error)))
             error.next_step = "\n".join(filter(None, steps))
             raise
         cordoning.change(operation, node, partial(Cordon.restored, service=step.service))
+
+
+def _wait_for_report(operation: Operation, leader: Leader, plan: NodePlan, text: str) -> None:
+    """Wait until the leader's report of a node is newer than its cordon: until then it accepts nothing there."""
+    moving = [step.service for step in plan.steps if step.changes and text]
+
+    def closed() -> list[str]:
+        reports = {service: leader.state(service).reports.get(plan.node) for service in moving}
+        return [service for service, report in reports.items() if report and text in report.lease]
+
+    Waiting(POLL_S, REPORT_S, operation.connected.cancel).poll(closed, lambda services: not services)
 
 
 def _ways_on(node: str, service: str, problem: str) -> Iterator[str]:
