@@ -88,6 +88,8 @@ class NodePlan:
     steps: Sequence[Step] = ()
     refused: Mapping[str, SparkopsError] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    stops: bool = False
+    """Whether a drain stops what no other node has room for."""
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -113,7 +115,7 @@ class NodePlan:
             return
         errors, busy = [*self.refused.values()], self.busy
         steps = [step for error in errors for step in error.next_step.splitlines()]
-        if self.verb == DRAIN and not busy:
+        if self.verb == DRAIN and not busy and not self.stops:
             steps.append(f"Or stop what has no other node until it returns: sparkops node drain {self.node} --stop")
         if self.verb == RETURN:
             steps.append(f"Or open {self.node} and leave it where it is: {leave(self.node, *self.refused)}")
@@ -265,6 +267,11 @@ def after(observed: Mapping[str, Observed], ahead: Iterable[Plan]) -> dict[str, 
             if not site.running and (node := nodes.get(site.rank.node)):
                 nodes[site.rank.node] = _with_engine(node, site.rank)
     return nodes
+
+
+def at_best(observed: Mapping[str, Observed]) -> dict[str, Observed]:
+    """Return the nodes as they are once what can be brought or repaired is: one build on all, and a cordon known."""
+    return {name: replace(item, installed="", cordon_error=None) for name, item in observed.items()}
 
 
 def _with_engine(node: Observed, rank: Rank) -> Observed:

@@ -14,7 +14,7 @@ from sparkops.errors import Busy, Interrupted, NeedsOperator, PlanRefused
 from sparkops.guard_client import engine_spec, leases
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.leader import Leader
+from sparkops.guard_client.leader import Leader, leading
 from sparkops.maintenance import cordoning, drain, returning
 from sparkops.maintenance.drain import DrainOptions, Planned
 from sparkops.maintenance.plan import Action
@@ -394,3 +394,60 @@ def test_a_move_and_its_return_keep_the_release_that_a_rollback_goes_to(make: Ma
         world.release("2").id,
         world.release("1").id,
     ]
+
+
+def test_what_another_node_could_run_is_not_stopped(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    world.machines["n1"].built = False
+
+    with led(world) as client:
+        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True)).plan
+        with pytest.raises(PlanRefused, match="image not found") as no:
+            plan.require()
+    assert "sparkops build" in no.value.next_step
+    assert "--stop" not in no.value.next_step, "it was given"
+    assert list(plan.steps) == []
+
+
+def test_nothing_is_stopped_while_a_node_that_may_have_room_cannot_be_reached(make: Make) -> None:
+    world = make(3)
+    moving(world)
+    world.machines["n1"].memory_gib = 40.0
+
+    with world.order(without="n3") as operation, leading(operation.connected.members["n1"]) as leader:
+        plan = drain.plan_drain(operation, leader, "n2", DrainOptions(stop=True)).plan
+        with pytest.raises(PlanRefused, match="n3 cannot be reached, and may have room") as no:
+            plan.require()
+        named = drain.plan_drain(operation, leader, "n2", DrainOptions(stop=True, to=("n1",))).plan
+
+    assert "sparkops node drain n2 --stop --to n1" in no.value.next_step
+    assert [step.action for step in named.steps] == [Action.STOP]
+
+
+def test_a_release_of_another_version_is_refused_and_never_stopped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make(2)
+    moving(world)
+
+    def other(_: object) -> None:
+        raise ValueError("of another version")
+
+    monkeypatch.setattr(drain, "release_of", other)
+    with led(world) as client:
+        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True)).plan
+
+    assert "was deployed by another version" in str(plan.refused["chat"])
+    assert list(plan.steps) == []
+
+
+def test_a_return_waits_until_the_leader_knows_that_the_node_is_open(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+
+    with led(world) as client:
+        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        (peer(world).directory / "late").write_text("3")
+        returning.run(*client, planned, follow(world, client))
+
+    assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
