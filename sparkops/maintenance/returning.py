@@ -132,6 +132,8 @@ def run(
             error.next_step = "\n".join(filter(None, steps))
             raise
         cordoning.change(operation, node, partial(Cordon.restored, service=step.service))
+        if step.action is not Action.LEAVE:
+            cordoning.drop_elsewhere(operation, node, step.service)
 
 
 def _wait_for_report(operation: Operation, leader: Leader, plan: NodePlan, text: str) -> None:

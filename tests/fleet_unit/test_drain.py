@@ -451,3 +451,20 @@ def test_a_return_waits_until_the_leader_knows_that_the_node_is_open(make: Make)
         returning.run(*client, planned, follow(world, client))
 
     assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
+
+
+def test_two_drains_one_after_the_other_bring_a_service_home_once(make: Make) -> None:
+    world = make(3)
+    moving(world)
+    world.machines["n1"].memory_gib = 40.0
+    drained(world)
+    assert place(world) == ("n3",)
+    world.machines["n1"].memory_gib = 200.0
+    drained(world, node="n3")
+    assert place(world) == ("n1",)
+
+    returned(world)
+
+    assert peer(world, "n3").cordon().displaced == {}
+    assert list(returned(world, "n3").plan.steps) == []
+    assert place(world) == ("n2",)
