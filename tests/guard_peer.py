@@ -1,8 +1,9 @@
 """A scripted guard: it replies to an operator's requests as the leader does, and decides with the real machine.
 
 Each request for events lets the swap advance by one phase, unless DIRECTORY/halt names the phase; DIRECTORY/fail names
-the phase in which the swap fails, DIRECTORY/unknown a request that it does not understand. Requests are kept in
-DIRECTORY/asked. `python -m tests.guard_peer DIRECTORY NODE`.
+the phase in which the swap fails, DIRECTORY/unknown a request that it does not understand, DIRECTORY/late the number
+of states in which reports still have the cordon before its last change. Requests are kept in DIRECTORY/asked.
+`python -m tests.guard_peer DIRECTORY NODE`.
 """
 
 from __future__ import annotations
@@ -79,7 +80,14 @@ class Peer:
     def _set_cordon(self, request: dict[str, Any]) -> None:
         was, to = (wire.load_value(Cordon, request[word]) for word in ("was", "to"))
         assert self.cordon() == was
+        self._replace("cordon.was", was.text.encode())
         self._replace("cordon.json", wire.dump(Cordon, to))
+
+    def _lease(self, node: str) -> str:
+        """The cordon in the last report of a node: while DIRECTORY/late counts, that before its last change."""
+        file = self.directory.parent / f"{node}.peer" / "cordon.was"
+        late = int(self.phase("late") or 0) > 0 and file.exists()
+        return file.read_text() if late else self.cordon(node).text
 
     def requests(self, op: str) -> list[dict[str, Any]]:
         """The requests of one kind so far."""
@@ -128,7 +136,7 @@ class Peer:
             ranks = [rank for item in journal.deployments for rank in item.on(node)]
             engines = tuple(EngineReport(rank.container, EngineState.HEALTHY) for rank in ranks)
             reports[node] = Report(
-                node, "b", journal.term, journal.revision, journal.revision, engines, lease=self.cordon(node).text
+                node, "b", journal.term, journal.revision, journal.revision, engines, lease=self._lease(node)
             )
         serving = traffic(journal)
         slots = {item.slot: item.release for item in journal.deployments}
@@ -138,6 +146,8 @@ class Peer:
     def _state(self, request: dict[str, Any]) -> dict[str, Any]:
         journal = self.journal(request["service"])
         state = self._seen(journal or Journal(request["service"], self.node))
+        if late := int(self.phase("late") or 0):
+            (self.directory / "late").write_text(str(late - 1))
         loading = journal and journal.swap and journal.swap.phase is Phase.LOAD
         target = next(journal.swap.target.heads) if loading and journal and journal.swap else None
         return {

@@ -18,6 +18,7 @@ from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.leases import operator
 from sparkops.maintenance import cordoning, drain, returning
 from sparkops.maintenance.drain import DrainOptions, Follow, Planned
+from sparkops.maintenance.returning import ReturnOptions
 
 family = make_family("node", "Take a node out of service, and back")
 NODE = Annotated[str, typer.Argument(metavar="NODE", help="Node of the inventory")]
@@ -90,7 +91,13 @@ def drain_(
 def return_(
     context: typer.Context,
     node: NODE,
-    force: Annotated[bool, typer.Option("--force", help="Return it despite problems that doctor finds on it")] = False,
+    leave: Annotated[
+        list[str] | None,
+        typer.Option("--leave", metavar="SERVICE", help="Leave SERVICE where it is (repeatable)"),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Return it despite problems found by doctor, and accept a lower speed")
+    ] = False,
     wait: WAIT = 0.0,
     dry_run: DRY_RUN = False,
     json: JSON = False,
@@ -99,7 +106,8 @@ def return_(
 
     Undoes cordon and drain. Refused while doctor finds a problem on the node or its links. Each service that a drain
     has taken goes back to its nodes, with the checks of a deploy; what was deployed since then stays where it is. If
-    one fails its checks there, or is slower than at its earlier starts on the node, the node is cordoned again.
+    one fails its checks there, or is slower than at its earlier starts on the node, the node is cordoned again. A
+    service that cannot return keeps the node closed, unless --leave names it.
 
     Exit code 5 if refused and nothing changed, 1 if a service did not return, else as for deploy.
 
@@ -107,14 +115,15 @@ def return_(
     """
     fleet = load_fleet(context.obj)
     fleet.node(node)
+    options = ReturnOptions(tuple(leave or ()), force)
     with leading_guard(fleet, wait) as (operation, leader):
         kept = cordoning.read(operation, node)
         if kept != Cordon() and not force:
             returning.require_sound(operation, node)
-        planned = operation.until_free(lambda: _free(returning.plan_return(operation, leader, node, kept)))
+        planned = operation.until_free(lambda: _free(returning.plan_return(operation, leader, node, kept, options)))
         _show(planned, dry_run=dry_run, json=json)
         if kept != Cordon() and not dry_run:
-            returning.run(operation, leader, planned, _follow(operation, leader))
+            returning.run(operation, leader, planned, _follow(operation, leader), options)
     if json:
         data_json({**_as_json(planned), "dry_run": dry_run})
     if not dry_run:

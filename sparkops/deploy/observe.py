@@ -43,8 +43,11 @@ def _observe(member: Member, release: Release) -> Observed:
         containers=containers(member),
         image=image["Id"] if image else None,
         installed=installed(image["Config"].get("Labels") or {}) if image else "",
-        cordon=leases.cordon_of(member).reason,
     )
+    try:
+        observed = replace(observed, cordon=leases.cordon_of(member).reason)
+    except SparkopsError as error:  # the plan may not need this node
+        observed = replace(observed, cordon_error=error)
     if release.recipe.serve.tensor_parallel > 1:
         observed = _with_fabric(member, observed)
     if not ENGINES[release.recipe.engine].weights:

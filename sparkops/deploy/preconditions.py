@@ -29,7 +29,8 @@ class Observed:
 
     `weights` and `draft`: the checkpoints in the directories of the model and its draft; `weights_error`: why they are
     unknown. `fabric`: its network, read for a replica on several nodes; `fabric_unknown`: why not. `installed`: torch
-    and packages as the gate noted them. `cordon`: why nothing new starts there; empty for an open node.
+    and packages as the gate noted them. `cordon`: why nothing new starts there; empty for an open node;
+    `cordon_error`: why that is unknown.
     """
 
     config: NodeConfig
@@ -43,6 +44,7 @@ class Observed:
     fabric_unknown: str = ""
     installed: str = ""
     cordon: str = ""
+    cordon_error: SparkopsError | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,10 @@ def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator
         return
     if node.cordon:
         yield PlanRefused(f"{rank.node}: cordoned: {node.cordon}", next_step=f"sparkops node return {rank.node}")
+    if error := node.cordon_error:
+        problem = error.problem if isinstance(error, NodeError) else str(error).removeprefix(f"{rank.node}: ")
+        step = error.next_step or "sparkops doctor"
+        yield NotReady(rank.node, f"whether it is cordoned is unknown: {problem}", next_step=step)
     yield from unsuitable(rank, node)
     if not provided:
         yield from _missing(rank, node)

@@ -62,7 +62,7 @@ def draft(
 ) -> Draft:
     """Plan the deploy of a release on the journal of `state`. Raises PlanRefused, Busy and errors of nodes."""
     connected = operation.connected
-    chosen = _closed(operation, _plan(operation, release, options, state, foreseen))
+    chosen = _closed(operation, deploy_plan(operation, release, options, state, foreseen))
     addresses = {rank.node: connected.fleet.engine_address(rank.node) for rank in chosen.ranks}
     token, gap = secrets.token_hex(32), chosen.current.gap
     digest = engine_spec.token_digest(token.encode())
@@ -71,7 +71,7 @@ def draft(
     return Draft(chosen, state, intent, token)
 
 
-def _plan(
+def deploy_plan(
     operation: Operation,
     release: Release,
     options: DeployOptions,
@@ -136,7 +136,7 @@ def foresee(operation: Operation, leader: Leader, release: Release, options: Dep
         state, nodes = _known(operation, leader, release.service), _named(release, options)
         if service_state.joins(state, release.id, nodes) or service_state.serves(state, release.id, nodes):
             return None
-        return _plan(operation, release, options, state)
+        return deploy_plan(operation, release, options, state)
 
     return operation.until_free(planned)
 

@@ -58,6 +58,8 @@ def _of_node(node: NodeFacts, report: NodeReport | SparkopsError | None) -> Iter
         yield _unread(code="STATUS_FAILED", node=node.name, error=report)
     elif report and report.guard_error:
         yield _unread(code="GUARD_SILENT", node=node.name, error=report.guard_error)
+    if isinstance(report, NodeReport) and report.cordon_error:
+        yield _unread(code="CORDON_UNREAD", node=node.name, error=report.cordon_error)
     if down := _down("GATEWAY_DOWN", GATEWAY, node):
         yield down
     elif isinstance(report, NodeReport) and report.gateway and report.gateway.problem:

@@ -254,17 +254,21 @@ class Jobs:
     def _slower(self, service: LocalService, container: Container, report: SmokeReport) -> str:
         """Return why a release that returns to this node is slower than before; empty if it is not: its speed is noted.
 
+        A speed that the operator accepts is noted in place of the earlier ones, so that it is accepted only once.
         Other engines of the node compute meanwhile, so only one that is alone is measured.
         """
         try:
             measured = decode_speed.tok_s(report) if self.alone(container.name) else None
-            taken = self.cordon.read().displaced.get(service.name)
+            taken, problem = self.cordon.read().displaced.get(service.name), ""
             if taken and taken.deployment.release == container.release:
                 past = self.state.speeds(service.name, container.release)
-                if problem := decode_speed.slower(measured, past):
+                problem = decode_speed.slower(measured, past)
+                if problem and not taken.any_speed:
                     return problem
+            if problem:
+                self.log(f"{container.name}: accepted by `node return --force`: {problem}")
             if measured is not None:
-                self.state.note_speed(service.name, container.release, round(measured, 2))
+                self.state.note_speed(service.name, container.release, round(measured, 2), anew=bool(problem))
         except (SparkopsError, OSError) as error:  # as of a full disk: an unknown past refuses nothing
             self.log(f"{container.name}: speed not compared: {reason(error)}")
         return ""

@@ -219,11 +219,15 @@ class State:
         """Return the containers that an operator stopped with Docker. Raises Unreadable."""
         return _parsed(frozenset[str], self._service(service) / "by_hand.json") or frozenset()
 
-    def note_speed(self, service: str, release: str, tok_s: float) -> None:
-        """Add the decode speed of a release that started here alone; the oldest of more than SPEEDS are dropped."""
+    def note_speed(self, service: str, release: str, tok_s: float, *, anew: bool = False) -> None:
+        """Add the decode speed of a release that started here alone; the oldest of more than SPEEDS are dropped.
+
+        `anew`: in place of its earlier ones, which the node does not reach any more.
+        """
         known = self._speeds(service)
         others = {name: speeds for name, speeds in known.items() if name != release}
-        kept = {**dict([*others.items()][1 - SPEEDS :]), release: (*known.get(release, ()), tok_s)[-SPEEDS:]}
+        earlier = () if anew else known.get(release, ())
+        kept = {**dict([*others.items()][1 - SPEEDS :]), release: (*earlier, tok_s)[-SPEEDS:]}
         file = self._service(service) / "speeds.json"
         make_directory(file.parent)
         replace_file(file, wire.dump(Mapping[str, tuple[float, ...]], kept))  # type: ignore[type-abstract]

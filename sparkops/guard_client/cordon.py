@@ -19,6 +19,8 @@ class Displaced:
     deployment: Deployment
     stopped: bool = False
     """Whether the drain has stopped it, as no other node had room; otherwise it has moved it."""
+    any_speed: bool = False
+    """Whether it returns however slow it has become there; its speed is then the one that later starts must reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,10 @@ class Cordon:
         """Return the cordon with this reason, unless the node is cordoned already."""
         return self if self.reason else replace(self, reason=reason)
 
-    def opened(self) -> Cordon:
-        """Return the cordon of a node on which releases may start."""
-        return replace(self, reason="")
+    def opened(self, *, any_speed: bool = False) -> Cordon:
+        """Return the cordon of a node on which releases may start, and to which services return at `any_speed`."""
+        taken = {name: replace(displaced, any_speed=any_speed) for name, displaced in self.displaced.items()}
+        return replace(self, reason="", displaced=taken)
 
     def taken(self, service: str, displaced: Displaced) -> Cordon:
         """Return the cordon once a drain takes a service from the node."""

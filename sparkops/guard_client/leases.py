@@ -16,6 +16,7 @@ from sparkops.errors import Busy, NodeError, SparkopsError
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import GuardConnection, connect_guard
+from sparkops.guard_client.replies import NOT_UNDERSTOOD
 from sparkops.guard_client.service_state import ways_out
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event, OnEvent
@@ -25,8 +26,6 @@ NODE, AGENTS = "node", "agents"
 RENEW_S = 15.0
 """Seconds between two renewals; a guard ends a lease after 60 s without one."""
 END_S = 5.0
-NOT_UNDERSTOOD = "does not understand"
-"""Part of the reply of a guard of an earlier version, which the next deploy replaces."""
 
 
 def on_node(
@@ -76,7 +75,10 @@ def _taken(opened: GuardConnection, kind: str, holder: str) -> bool:
 
 
 def cordon_of(member: Member) -> Cordon:
-    """Return the cordon of a node; an open one without a guard that runs, or where its version has no cordons."""
+    """Return the cordon of a node; an open one without a guard that runs, or where its version has no cordons.
+
+    Raises NodeError, NeedsOperator or WireError where the guard does not reply it.
+    """
     if not guarded(member):
         return Cordon()
     with connect_guard(member) as opened:

@@ -9,7 +9,8 @@ from typing import Any
 
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.guard_client.leader import GuardConnection, connect_guard
-from sparkops.guard_client.leases import NOT_UNDERSTOOD, guarded
+from sparkops.guard_client.leases import guarded
+from sparkops.guard_client.replies import NOT_UNDERSTOOD
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.parallel import on_each
 

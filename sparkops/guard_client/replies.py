@@ -7,6 +7,9 @@ from typing import Any
 
 from sparkops.errors import Busy, NeedsOperator, NodeError, PlanRefused, SparkopsError
 
+NOT_UNDERSTOOD = "does not understand"
+"""Part of the reply of a guard of an earlier version, which the next deploy replaces."""
+
 
 def unfit(op: str, line: str, limit: int) -> str:
     """Return why a line is not a reply of at most `limit` characters; empty for a reply."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sparkops.deploy.operation import Operation
-from sparkops.errors import NodeError, NotReady
+from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.guard_client import leases
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import connect_guard
+from sparkops.guard_client.replies import NOT_UNDERSTOOD
+from sparkops.nodes.connected import Member
+from sparkops.nodes.progress import Event
 
 
 def read(operation: Operation, node: str) -> Cordon:
@@ -21,7 +25,7 @@ def read(operation: Operation, node: str) -> Cordon:
         try:
             return opened.cordon()
         except NodeError as error:
-            if leases.NOT_UNDERSTOOD not in error.problem:
+            if NOT_UNDERSTOOD not in error.problem:
                 raise
             step = "The next deploy replaces it: sparkops deploy RECIPE"
             raise NotReady(node, "its guard is of an earlier version, without cordons", next_step=step) from None
@@ -42,3 +46,18 @@ def change(operation: Operation, node: str, make: Callable[[Cordon], Cordon]) ->
         return to
 
     return operation.until_free(attempt)
+
+
+def drop_elsewhere(operation: Operation, node: str, service: str) -> None:
+    """Drop a service that is back on `node` from what drains have taken from other nodes: it was there only meanwhile.
+
+    A node that cannot be read keeps it, and its return moves the service: that is reported.
+    """
+
+    def drop(member: Member) -> None:
+        if member.name != node and service in leases.cordon_of(member).displaced:
+            change(operation, member.name, partial(Cordon.restored, service=service))
+
+    for name, outcome in operation.connected.on_each(drop).items():
+        if isinstance(outcome, SparkopsError):
+            operation.report(Event(name, f"may still have {service} as taken from it: {outcome}"))

@@ -28,6 +28,7 @@ from sparkops.maintenance.plan import (
     NodePlan,
     Step,
     after,
+    at_best,
     endpoint,
     on_node,
     refused_endpoint,
@@ -87,20 +88,18 @@ def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOp
         try:
             step = on_node(state, node)
             if step and step.action is Action.MOVE:
-                step, draft = _moved(operation, state, step, _elsewhere(operation, node, options), ahead)
-                drafts |= {service: draft}
+                step, draft = _moved_or_stopped(operation, state, step, node, options, ahead)
+                drafts |= {service: draft} if draft else {}
         except SparkopsError as error:
-            if not options.stop or not isinstance(error, PlanRefused):
-                refused[service] = error
-                continue
-            step = Step(service, Action.STOP, state.journal.active, str(error).splitlines()[0].rstrip(":"))
+            refused[service] = error
+            continue
         if step:
             steps.append(step)
     for container in strangers(states, node, observe.containers(operation.connected.member(node))):
         problem = f"{container.name} runs on {node}, and no service of the leader has it"
         refused[container.service] = PlanRefused(problem, next_step=f"docker stop {container.name}, on {node}")
     notes = [endpoint(node, lost)] if at_gateway else []
-    return Planned(NodePlan(node, DRAIN, steps, refused, notes), drafts)
+    return Planned(NodePlan(node, DRAIN, steps, refused, notes, options.stop), drafts)
 
 
 def _largest_first(state: ServiceState) -> tuple[float, str]:
@@ -124,6 +123,61 @@ def own_release(deployed: Deployment, service: str) -> Release:
         raise PlanRefused(problem, next_step=step) from None
 
 
+def _moved_or_stopped(
+    operation: Operation, state: ServiceState, step: Step, node: str, options: DrainOptions, ahead: Sequence[Plan]
+) -> tuple[Step, Draft | None]:
+    """Return the move of a service, or its stop if that is wanted and no other node has room for it.
+
+    Raises Busy, and PlanRefused also for what another node could run.
+    """
+    elsewhere = _elsewhere(operation, node, options)
+    try:
+        return _moved(operation, state, step, elsewhere, ahead)
+    except PlanRefused as refusal:
+        if not options.stop or not step.deployment:
+            raise
+        release = own_release(step.deployment, step.service)
+        if not (unread := _unread(operation, node, options)) and not _has_room(
+            operation, release, elsewhere, state, ahead
+        ):
+            return Step(step.service, Action.STOP, step.deployment, str(refusal).splitlines()[0].rstrip(":")), None
+        if not unread:
+            raise
+    problem = f"{step.service}: not stopped: {' and '.join(unread)} cannot be reached, and may have room for it"
+    raise PlanRefused(problem, next_step=f"sparkops doctor\nOr name the nodes that count: {_only(node, elsewhere)}")
+
+
+def _unread(operation: Operation, node: str, options: DrainOptions) -> list[str]:
+    """Return the nodes that a service may move to, and that cannot be reached."""
+    names = options.to or tuple(operation.connected.fleet.nodes)
+    return [name for name in names if name != node and name in operation.connected.unreachable]
+
+
+def _only(node: str, elsewhere: DeployOptions) -> str:
+    return " ".join([f"sparkops node drain {node} --stop", *(f"--to {name}" for name in elsewhere.nodes)])
+
+
+def _has_room(
+    operation: Operation, release: Release, options: DeployOptions, state: ServiceState, ahead: Sequence[Plan]
+) -> bool:
+    """Return whether a release would fit on other nodes once they have its image and weights. Raises Busy."""
+    if not options.nodes:
+        return False
+    chosen = _preferring_own(release, options)
+    chosen = replace(chosen, provided=frozenset(chosen.nodes))
+    try:
+        sending.deploy_plan(operation, release, chosen, state, lambda observed: after(at_best(observed), ahead))
+    except PlanRefused:
+        return False
+    return True
+
+
+def _preferring_own(release: Release, options: DeployOptions) -> DeployOptions:
+    """Return the options with the recipe's own nodes, where it has enough of them."""
+    own = tuple(name for name in release.recipe.nodes if name in options.nodes)
+    return replace(options, nodes=own) if len(own) >= release.recipe.serve.tensor_parallel else options
+
+
 def _moved(
     operation: Operation, state: ServiceState, step: Step, options: DeployOptions, ahead: Sequence[Plan]
 ) -> tuple[Step, Draft]:
@@ -132,9 +186,9 @@ def _moved(
     release = own_release(step.deployment, service) if step.deployment else None
     if release is None or not options.nodes:
         raise PlanRefused(f"{service}: no other node", next_step="sparkops doctor")
-    own = tuple(name for name in release.recipe.nodes if name in options.nodes)  # the recipe's own, where it has others
-    chosen = replace(options, nodes=own if len(own) >= release.recipe.serve.tensor_parallel else options.nodes)
-    draft = sending.draft(operation, release, chosen, state, lambda observed: after(observed, ahead))
+    draft = sending.draft(
+        operation, release, _preferring_own(release, options), state, lambda observed: after(observed, ahead)
+    )
     return replace(step, plan=draft.plan, effects=draft.effects), draft
 
 

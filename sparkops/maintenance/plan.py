@@ -88,6 +88,8 @@ class NodePlan:
     steps: Sequence[Step] = ()
     refused: Mapping[str, SparkopsError] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    stops: bool = False
+    """Whether a drain stops what no other node has room for."""
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -113,13 +115,20 @@ class NodePlan:
             return
         errors, busy = [*self.refused.values()], self.busy
         steps = [step for error in errors for step in error.next_step.splitlines()]
-        if self.verb == DRAIN and not busy:
+        if self.verb == DRAIN and not busy and not self.stops:
             steps.append(f"Or stop what has no other node until it returns: sparkops node drain {self.node} --stop")
+        if self.verb == RETURN:
+            steps.append(f"Or open {self.node} and leave it where it is: {leave(self.node, *self.refused)}")
         problem = "\n".join(f"{service}: {error}" for service, error in self.refused.items())
         raise (Busy if busy else PlanRefused)(problem, next_step="\n".join(dict.fromkeys(steps)))
 
 
 DRAIN, RETURN = "drain", "return"
+
+
+def leave(node: str, *services: str) -> str:
+    """Return the command that opens a node and leaves these services where they are."""
+    return " ".join([f"sparkops node return {node}", *(f"--leave {service}" for service in services)])
 
 
 def on_node(state: ServiceState, node: str) -> Step | None:
@@ -138,11 +147,16 @@ def on_node(state: ServiceState, node: str) -> Step | None:
             problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
             raise Busy(problem, next_step="\n".join(ways_out(service)))
         return Step(service, Action.FOLLOW, journal.active, _moving(swap.target, swap.phase))
-    if _is_on(journal.active, node) and journal.hold:
-        raise Busy(f"{service} is on hold: {journal.hold}", next_step=f"sparkops unhold {service}")
     if _is_on(journal.active, node):
+        _require_no_hold(journal)
         return Step(service, Action.MOVE, journal.active)
     return Step(service, Action.WAIT, journal.warm, _waits(state, node))
+
+
+def _require_no_hold(journal: Journal) -> None:
+    if journal.hold:
+        step = f"sparkops unhold {journal.service}"
+        raise Busy(f"{journal.service} is on hold: {journal.hold}", next_step=step)
 
 
 def _moving(target: Deployment, phase: Phase) -> str:
@@ -207,7 +221,7 @@ def refused_endpoint(node: str, services: Sequence[str]) -> PlanRefused:
 
 
 def home(state: ServiceState, displaced: Displaced) -> Step:
-    """Return what a return does with a service that a drain has taken. Raises Busy while another swap runs.
+    """Return what a return does with a service that a drain has taken. Raises Busy for a hold or another swap.
 
     It brings back the release that the drain took, to its nodes. What an operator has done since stays as it is.
     """
@@ -223,6 +237,7 @@ def home(state: ServiceState, displaced: Displaced) -> Step:
         raise Busy(problem, next_step="\n".join(ways_out(service)))
     if active is None:
         if displaced.stopped and journal.previous and journal.previous.release == was.release:
+            _require_no_hold(journal)
             return Step(service, Action.START, was)
         return Step(service, Action.LEAVE, was, "it was stopped since")
     if _same(active, was):
@@ -230,7 +245,14 @@ def home(state: ServiceState, displaced: Displaced) -> Step:
     if active.release != was.release or displaced.stopped:
         on = " and ".join(nodes_of(active))
         return Step(service, Action.LEAVE, was, f"{active.release} was deployed on {on} since; it stays there")
+    _require_no_hold(journal)
     return Step(service, Action.MOVE, was)
+
+
+def left(journal: Journal, displaced: Displaced) -> Step:
+    """Return that a return leaves a service where it is, as the operator wants it."""
+    where = f"it stays on {' and '.join(nodes_of(journal.active))}" if journal.active else "it stays stopped"
+    return Step(journal.service, Action.LEAVE, displaced.deployment, f"{where}: --leave")
 
 
 def _same(deployment: Deployment, other: Deployment) -> bool:
@@ -245,6 +267,11 @@ def after(observed: Mapping[str, Observed], ahead: Iterable[Plan]) -> dict[str, 
             if not site.running and (node := nodes.get(site.rank.node)):
                 nodes[site.rank.node] = _with_engine(node, site.rank)
     return nodes
+
+
+def at_best(observed: Mapping[str, Observed]) -> dict[str, Observed]:
+    """Return the nodes as they are once what can be brought or repaired is: one build on all, and a cordon known."""
+    return {name: replace(item, installed="", cordon_error=None) for name, item in observed.items()}
 
 
 def _with_engine(node: Observed, rank: Rank) -> Observed:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sparkops.deploy import intents, sending
@@ -18,8 +18,10 @@ from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.maintenance import cordoning
 from sparkops.maintenance.drain import Follow, Planned, own_release
-from sparkops.maintenance.plan import RETURN, Action, NodePlan, Step, after, home, lifted
+from sparkops.maintenance.plan import RETURN, Action, NodePlan, Step, after, home, leave, left, lifted
 from sparkops.network.finding import Finding, problems
+from sparkops.nodes.waiting import Waiting
+from sparkops.smoke import decode_speed
 from sparkops.swap.model import Deployment
 
 
@@ -38,13 +40,31 @@ def refused(node: str, found: Sequence[Finding]) -> PlanRefused:
     return PlanRefused("\n".join([f"{node}: not returned", *lines]), next_step="\n".join(dict.fromkeys(steps)))
 
 
-def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon) -> Planned:
-    """Return the plan of a return: every service that a drain has taken goes back. Raises errors of nodes."""
+POLL_S = 0.5
+REPORT_S = 15.0
+"""Seconds for the leader to get a report of the opened node, which it asks every 1 to 2 s; then it may refuse."""
+
+
+@dataclass(frozen=True)
+class ReturnOptions:
+    """The operator's options of a return."""
+
+    leave: tuple[str, ...] = ()
+    """Services that stay where they are: the drain has not taken them any more."""
+    force: bool = False
+    """Whether problems that doctor finds on the node, and a lower speed of what returns there, are accepted."""
+
+
+def plan_return(
+    operation: Operation, leader: Leader, node: str, cordon: Cordon, options: ReturnOptions | None = None
+) -> Planned:
+    """Return the plan of a return: what a drain has taken goes back, unless it is left. Raises errors of nodes."""
+    options = options or ReturnOptions()
     steps, refusals, drafts = list[Step](), dict[str, SparkopsError](), dict[str, Draft]()
     for service, displaced in cordon.displaced.items():
         state = _open(leader.state(service), node, cordon)
         try:
-            step = home(state, displaced)
+            step = left(state.journal, displaced) if service in options.leave else home(state, displaced)
             if step.action in (Action.MOVE, Action.START):
                 ahead = [draft.plan for draft in drafts.values()]
                 step, draft = _planned(operation, state, displaced.deployment, node, step, ahead)
@@ -53,7 +73,15 @@ def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon)
             refusals[service] = error
         else:
             steps.append(step)
-    return Planned(NodePlan(node, RETURN, steps, refusals), drafts)
+    return Planned(NodePlan(node, RETURN, steps, refusals, [*_notes(node, cordon, options)]), drafts)
+
+
+def _notes(node: str, cordon: Cordon, options: ReturnOptions) -> Iterator[str]:
+    """Yield what the options change. The reason of a cordon has both figures of a speed that was refused before."""
+    yield from (f"{name} was not taken from {node}" for name in options.leave if name not in cordon.displaced)
+    if options.force and cordon != Cordon():
+        why = f", cordoned: {cordon.reason}" if cordon.reason else ""
+        yield f"accepted: problems of {node}, and a lower speed of what returns there{why}"
 
 
 def _open(state: ServiceState, node: str, cordon: Cordon) -> ServiceState:
@@ -74,29 +102,57 @@ def _planned(
     return replace(step, plan=draft.plan, effects=draft.effects), draft
 
 
-def run(operation: Operation, leader: Leader, planned: Planned, follow: Follow) -> None:
+def run(
+    operation: Operation, leader: Leader, planned: Planned, follow: Follow, options: ReturnOptions | None = None
+) -> None:
     """Open the node and execute the plan. A service that fails its checks there closes the node again.
 
-    Raises the error of the first step that fails: the same command continues with it.
+    What is left comes first: it needs nothing of the node. Raises the error of the first step that fails: the same
+    command continues with it.
     """
+    options = options or ReturnOptions()
     node = planned.plan.node
     planned.plan.require()
     for draft in planned.drafts.values():
         sending.check(operation, draft)
-    reason = cordoning.read(operation, node).reason
-    cordoning.change(operation, node, Cordon.opened)
-    for step in planned.plan.steps:
+    cordon = cordoning.read(operation, node)
+    cordoning.change(operation, node, partial(Cordon.opened, any_speed=options.force))
+    _wait_for_report(operation, leader, planned.plan, cordon.text)
+    for step in sorted(planned.plan.steps, key=lambda step: step.action is not Action.LEAVE):
         try:
             if accepted := _accepted(operation, leader, step, planned):
                 follow(step.service, accepted)
         except (Busy, Interrupted, ConnectionLost):  # the swap may go on: the next return follows it
             raise
         except SparkopsError as error:
-            held = f"{reason or 'return'}; {step.service} did not return: {str(error).splitlines()[0]}"
+            held = f"{cordon.reason or 'return'}; {step.service} did not return: {str(error).splitlines()[0]}"
             cordoning.change(operation, node, partial(Cordon.closed, reason=held))
             error.add_note(f"{node} is cordoned again; {step.service} stays where it is")
+            steps = (error.next_step, *_ways_on(node, step.service, str(error)))
+            error.next_step = "\n".join(filter(None, steps))
             raise
         cordoning.change(operation, node, partial(Cordon.restored, service=step.service))
+        if step.action is not Action.LEAVE:
+            cordoning.drop_elsewhere(operation, node, step.service)
+
+
+def _wait_for_report(operation: Operation, leader: Leader, plan: NodePlan, text: str) -> None:
+    """Wait until the leader's report of a node is newer than its cordon: until then it accepts nothing there."""
+    moving = [step.service for step in plan.steps if step.changes and text]
+
+    def closed() -> list[str]:
+        reports = {service: leader.state(service).reports.get(plan.node) for service in moving}
+        return [service for service, report in reports.items() if report and text in report.lease]
+
+    Waiting(POLL_S, REPORT_S, operation.connected.cancel).poll(closed, lambda services: not services)
+
+
+def _ways_on(node: str, service: str, problem: str) -> Iterator[str]:
+    """Yield how to open a node to which a service did not return."""
+    yield f"Once the cause is corrected: sparkops node return {node}"
+    yield f"Or open {node} and leave {service} where it is: {leave(node, service)}"
+    if decode_speed.SLOWER in problem:
+        yield f"Or accept the new speed: sparkops node return {node} --force"
 
 
 def _accepted(operation: Operation, leader: Leader, step: Step, planned: Planned) -> Accepted | None:

@@ -14,6 +14,7 @@ SPAN_S = 0.5
 LEAST = 0.8
 """Least share of the median of the past: a choice between the spread of starts on an idle node and the 0.6 and less of
 a node that has become slow, such as 0.5 of a GPU in its low-power state (`CLOCKS_LOW` of doctor)."""
+SLOWER = "slower than before on this node"
 
 
 def tok_s(report: SmokeReport) -> float | None:
@@ -42,6 +43,6 @@ def slower(measured: float | None, past: Sequence[float]) -> str:
     if measured >= LEAST * usual:
         return ""
     return (
-        f"slower than before on this node: {measured:.1f} tok/s, {measured / usual:.0%} of the {usual:.1f} tok/s "
+        f"{SLOWER}: {measured:.1f} tok/s, {measured / usual:.0%} of the {usual:.1f} tok/s "
         f"of {starts}; expected {LEAST:.0%} or more"
     )

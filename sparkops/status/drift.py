@@ -14,6 +14,7 @@ from sparkops.swap.journal import Journal
 NEEDS_PERSON = "NEEDS_PERSON"
 GUARD_DOWN = "GUARD_DOWN"
 GUARD_SILENT = "GUARD_SILENT"
+CORDON_UNREAD = "CORDON_UNREAD"
 URGENCY = (NEEDS_PERSON, GUARD_DOWN, "LIVE_NOT_RUNNING", "RESTARTING", "RANK_MISSING", GUARD_SILENT)
 """Codes that are shown before the others, the most urgent first."""
 
@@ -94,13 +95,17 @@ def _of_releases(service: ServiceReport) -> Iterator[Drift]:
 
 
 def of_guards(reports: Sequence[NodeReport]) -> Iterator[Drift]:
-    """Yield the guards whose journals could not be read."""
+    """Yield the guards whose journals or cordon could not be read."""
     for report in reports:
         if error := report.guard_error:
             problem = error.problem if isinstance(error, NodeError) else str(error)
             detail = f"{problem}; what it leads is shown from containers and gateway"
             code = GUARD_DOWN if isinstance(error, NotReady) else GUARD_SILENT
             yield Drift(code=code, node=report.name, detail=detail, next_step=error.next_step)
+        if error := report.cordon_error:
+            problem = error.problem if isinstance(error, NodeError) else str(error)
+            detail = f"{problem}; nothing new starts there until it can be read"
+            yield Drift(code=CORDON_UNREAD, node=report.name, detail=detail, next_step=error.next_step)
 
 
 def of_gateway(reports: Sequence[NodeReport]) -> list[Drift]:

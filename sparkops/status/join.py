@@ -79,6 +79,7 @@ def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
         disk_free_gib=disk,
         gpus=gpus,
         cordon=report.cordon.reason or None,
+        cordon_unknown=bool(report.guard_error or report.cordon_error),
         displaced=sorted(report.cordon.displaced),
     )
 

@@ -53,5 +53,7 @@ class NodeRow:
     """Its GPUs; empty without `--gpu`, and on nodes without nvidia-smi."""
     cordon: str | None = None
     """Why nothing new starts on it, and by whom; null for an open node."""
+    cordon_unknown: bool = False
+    """Whether it is unknown whether new releases start on it: its guard does not reply its cordon."""
     displaced: list[str] = field(default_factory=list)
     """Services that a drain has moved or stopped, until `sparkops node return` has brought them back."""

@@ -50,6 +50,8 @@ class NodeReport:
     findings: tuple[EngineFinding, ...] = ()
     """What its guard has found in the engines of the node."""
     cordon: Cordon = field(default_factory=Cordon)
+    cordon_error: SparkopsError | None = None
+    """Why its cordon is unknown, although its guard replies."""
     guard_error: SparkopsError | None = None
     """Why the services that its guard leads are unknown: NotReady for a guard that is stopped."""
 

@@ -16,7 +16,7 @@ from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
 from sparkops.guard_client import replies, service_state
 from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.replies import refusal, unfit
+from sparkops.guard_client.replies import NOT_UNDERSTOOD, refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.status.commands import EVENTS
@@ -61,6 +61,7 @@ def _read(node: str, text: str) -> NodeReport:
     if survey["host"]["code"]:
         raise NodeError(node, f"memory cannot be read: {_words(survey['host'])}")
     states, events, guard_error = _guard(node, survey["guard"])
+    cordon, cordon_error = _cordon(node, survey["guard"])
     return NodeReport(
         name=node,
         host=(facts := host.parse(survey["host"]["out"])),
@@ -73,7 +74,8 @@ def _read(node: str, text: str) -> NodeReport:
         states=states,
         events=events,
         findings=_findings(node, survey["guard"]),
-        cordon=_cordon(survey["guard"]),
+        cordon=cordon,
+        cordon_error=None if guard_error else cordon_error,
         guard_error=guard_error,
     )
 
@@ -166,11 +168,15 @@ def _findings(node: str, guard: Facts) -> tuple[EngineFinding, ...]:
     return tuple(read_findings(node, reply.get("ok")))
 
 
-def _cordon(guard: Facts) -> Cordon:
-    """Return the cordon of the node; an open one where its guard cannot be read, or is of an earlier version."""
+def _cordon(node: str, guard: Facts) -> tuple[Cordon, SparkopsError | None]:
+    """Return the cordon of the node, and why it is unknown; an open one of a guard of an earlier version, or none."""
     line = guard.get("cordon", "")
-    reply = json.loads(line) if line.startswith("{") and not unfit("cordon", line, REPLY_LIMIT) else {}
-    return values.parse(Cordon, reply["ok"]) if "ok" in reply else Cordon()
+    if not line:  # no guard, or one whose error `_guard` returns
+        return Cordon(), None
+    try:
+        return values.parse(Cordon, _reply(node, "cordon", line, guard["errors"])), None
+    except SparkopsError as error:
+        return Cordon(), None if NOT_UNDERSTOOD in str(error) else error
 
 
 def _reply(node: str, op: str, line: str, errors: str) -> Any:

@@ -20,7 +20,7 @@ Place = tuple[str, str] | None
 BAD, BUSY, GOOD, FAINT, STRONG = "red", "yellow", "green", "bright_black", "bold"
 COLORS = {
     **dict.fromkeys(("healthy", "up", "ok", "reachable"), GOOD),
-    **dict.fromkeys(("starting", "degraded", "stopping", "cordoned"), BUSY),
+    **dict.fromkeys(("starting", "degraded", "stopping", "cordoned", "cordon unknown"), BUSY),
     **dict.fromkeys(("failed", "failing", "down", "unreachable"), BAD),
     **dict.fromkeys(("stopped", "absent", "none", "unknown"), FAINT),
 }
@@ -94,7 +94,8 @@ def age(seconds: float | None) -> str:
 
 
 def _node(node: NodeRow) -> Sequence[str | Cell]:
-    state = "unreachable" if not node.reachable else "cordoned" if node.cordon else "reachable"
+    opened = "cordon unknown" if node.cordon_unknown else "reachable"
+    state = "unreachable" if not node.reachable else "cordoned" if node.cordon else opened
     memory = node.memory
     free = f"{memory.available_gib:.1f} of {memory.total_gib:.1f} GiB" if memory else "-"
     disk = "-" if node.disk_free_gib is None else f"{node.disk_free_gib:.1f} GiB"

@@ -65,6 +65,14 @@ class Swap:
         return self.phase.order >= phase.order
 
     @property
+    def before(self) -> Deployment | None:
+        """The previous release once the target is promoted. A move of a release keeps the one that served before it."""
+        source, previous = self.source, self.previous
+        moved = source is not None and source.release == self.target.release
+        kept = previous is not None and previous.release != self.target.release
+        return previous if self.reverting or (moved and kept) else source
+
+    @property
     def stops_source(self) -> bool:
         """Whether the source's containers are stopped before the target starts."""
         return self.mode in (Mode.IN_PLACE, Mode.RESTART)
@@ -220,7 +228,7 @@ class Journal:
             return self._ended(swap)
         changes: dict[str, Any] = {"swap": replace(swap, phase=phase), "trouble": ""}
         if phase is Phase.PROMOTE:
-            changes |= {"active": swap.target, "previous": swap.previous if swap.reverting else swap.source}
+            changes |= {"active": swap.target, "previous": swap.before}
             changes["restarts"] = 0
         return self.changed(**changes)
 

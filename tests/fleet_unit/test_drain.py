@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from sparkops.deploy import sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, nodes_of
-from sparkops.errors import Busy, Interrupted, PlanRefused
-from sparkops.guard_client import engine_spec
+from sparkops.errors import Busy, Interrupted, NeedsOperator, PlanRefused
+from sparkops.guard_client import engine_spec, leases
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.leader import Leader
+from sparkops.guard_client.leader import Leader, leading
 from sparkops.maintenance import cordoning, drain, returning
 from sparkops.maintenance.drain import DrainOptions, Planned
 from sparkops.maintenance.plan import Action
+from sparkops.maintenance.returning import ReturnOptions
+from sparkops.nodes.connected import Member
+from sparkops.smoke import decode_speed
 from sparkops.swap.journal import Journal
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.test_intents import finished, journal, led, peer, serve
@@ -60,10 +64,10 @@ def drained(world: World, options: DrainOptions | None = None, node: str = "n2")
         return planned
 
 
-def returned(world: World, node: str = "n2") -> Planned:
+def returned(world: World, node: str = "n2", options: ReturnOptions | None = None) -> Planned:
     with led(world) as client:
-        planned = returning.plan_return(*client, node, cordoning.read(client[0], node))
-        returning.run(*client, planned, follow(world, client))
+        planned = returning.plan_return(*client, node, cordoning.read(client[0], node), options)
+        returning.run(*client, planned, follow(world, client), options)
         return planned
 
 
@@ -293,3 +297,174 @@ def test_a_return_that_is_no_longer_followed_leaves_the_node_open_for_the_next_o
 
     assert [step.action for step in returned(world).plan.steps] == [Action.FOLLOW]
     assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
+
+
+def test_a_service_that_cannot_return_keeps_the_node_closed_only_until_it_is_left(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+    world.machines["n2"].memory_gib = 40.0
+
+    with led(world) as client:
+        refused = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2")).plan
+    with pytest.raises(PlanRefused, match=r"20.0 GiB short") as no:
+        refused.require()
+    assert "sparkops node return n2 --leave chat" in no.value.next_step
+
+    plan = returned(world, options=ReturnOptions(leave=("chat", "other"))).plan
+
+    assert [(step.action, step.note) for step in plan.steps] == [(Action.LEAVE, "it stays on n1: --leave")]
+    assert plan.notes == ["other was not taken from n2"]
+    assert (place(world), peer(world, "n2").cordon()) == (("n1",), Cordon())
+
+
+def test_a_return_names_the_end_of_a_hold_and_leaves_a_held_service(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+    peer(world).write(replace(journal(world), hold="fair"))
+
+    with led(world) as client:
+        refused = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2")).plan
+    with pytest.raises(Busy, match="chat is on hold: fair") as no:
+        refused.require()
+    assert no.value.next_step.splitlines()[0] == "sparkops unhold chat"
+    assert "--leave chat" in no.value.next_step
+
+    returned(world, options=ReturnOptions(leave=("chat",)))
+    assert peer(world, "n2").cordon() == Cordon()
+
+
+def test_a_service_that_is_slower_than_before_names_both_ways_to_open_its_node(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+    slow = decode_speed.slower(30.0, [50.0])
+
+    def fail(service: str, accepted: Accepted) -> None:
+        raise PlanRefused(f"{service}: reverted: n2: {slow} ({accepted.intent})")
+
+    with led(world) as client:
+        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        with pytest.raises(PlanRefused) as no:
+            returning.run(*client, planned, fail)
+    assert "sparkops node return n2 --leave chat" in no.value.next_step
+    assert "sparkops node return n2 --force" in no.value.next_step
+
+    forced = returned(world, options=ReturnOptions(force=True)).plan
+    assert slow in forced.notes[0]
+    told = [sent["to"]["displaced"]["chat"] for sent in peer(world, "n2").requests("set_cordon")[-2:-1]]
+    assert [displaced["any_speed"] for displaced in told] == [True]
+    assert place(world) == ("n2",)
+
+
+def test_a_guard_that_does_not_reply_refuses_only_its_own_node(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make(3)
+    serve(world, world.release("1"), DeployOptions(nodes=("n1",)))
+    cordon_of = leases.cordon_of
+
+    def broken(member: Member) -> Cordon:
+        if member.name == "n3":
+            raise NeedsOperator("n3: cordon.json: unreadable", next_step="docker exec sparkops-guard mv it")
+        return cordon_of(member)
+
+    monkeypatch.setattr(leases, "cordon_of", broken)
+    with led(world) as client:
+        assert sending.prepare(*client, world.release("2"), ON_N2) is not None
+        with pytest.raises(PlanRefused, match=r"on n3: whether it is cordoned is unknown: cordon.json") as no:
+            sending.prepare(*client, world.release("2"), DeployOptions(nodes=("n3",)))
+    assert "docker exec sparkops-guard mv it" in no.value.next_step
+
+
+def test_a_move_and_its_return_keep_the_release_that_a_rollback_goes_to(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    for machine in world.machines.values():
+        machine.memory_gib = 200.0
+    serve(world, world.release("2"), ON_N2)
+    settle(world)
+
+    drained(world)
+    assert [item and item.release for item in (journal(world).active, journal(world).previous)] == [
+        world.release("2").id,
+        world.release("1").id,
+    ]
+    returned(world)
+    assert [item and item.release for item in (journal(world).active, journal(world).previous)] == [
+        world.release("2").id,
+        world.release("1").id,
+    ]
+
+
+def test_what_another_node_could_run_is_not_stopped(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    world.machines["n1"].built = False
+
+    with led(world) as client:
+        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True)).plan
+        with pytest.raises(PlanRefused, match="image not found") as no:
+            plan.require()
+    assert "sparkops build" in no.value.next_step
+    assert "--stop" not in no.value.next_step, "it was given"
+    assert list(plan.steps) == []
+
+
+def test_nothing_is_stopped_while_a_node_that_may_have_room_cannot_be_reached(make: Make) -> None:
+    world = make(3)
+    moving(world)
+    world.machines["n1"].memory_gib = 40.0
+
+    with world.order(without="n3") as operation, leading(operation.connected.members["n1"]) as leader:
+        plan = drain.plan_drain(operation, leader, "n2", DrainOptions(stop=True)).plan
+        with pytest.raises(PlanRefused, match="n3 cannot be reached, and may have room") as no:
+            plan.require()
+        named = drain.plan_drain(operation, leader, "n2", DrainOptions(stop=True, to=("n1",))).plan
+
+    assert "sparkops node drain n2 --stop --to n1" in no.value.next_step
+    assert [step.action for step in named.steps] == [Action.STOP]
+
+
+def test_a_release_of_another_version_is_refused_and_never_stopped(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make(2)
+    moving(world)
+
+    def other(_: object) -> None:
+        raise ValueError("of another version")
+
+    monkeypatch.setattr(drain, "release_of", other)
+    with led(world) as client:
+        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True)).plan
+
+    assert "was deployed by another version" in str(plan.refused["chat"])
+    assert list(plan.steps) == []
+
+
+def test_a_return_waits_until_the_leader_knows_that_the_node_is_open(make: Make) -> None:
+    world = make(2)
+    moving(world)
+    drained(world)
+
+    with led(world) as client:
+        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        (peer(world).directory / "late").write_text("3")
+        returning.run(*client, planned, follow(world, client))
+
+    assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
+
+
+def test_two_drains_one_after_the_other_bring_a_service_home_once(make: Make) -> None:
+    world = make(3)
+    moving(world)
+    world.machines["n1"].memory_gib = 40.0
+    drained(world)
+    assert place(world) == ("n3",)
+    world.machines["n1"].memory_gib = 200.0
+    drained(world, node="n3")
+    assert place(world) == ("n1",)
+
+    returned(world)
+
+    assert peer(world, "n3").cordon().displaced == {}
+    assert list(returned(world, "n3").plan.steps) == []
+    assert place(world) == ("n2",)

@@ -75,6 +75,16 @@ def test_the_last_speeds_of_the_last_releases_are_kept(state: State) -> None:
     assert (state.speeds("chat", "q-2"), state.speeds("chat", "q-10")) == ((1.0,), (1.0, 2.0))
 
 
+def test_a_speed_that_is_accepted_takes_the_place_of_the_earlier_ones(state: State) -> None:
+    state.note_speed("chat", "q-1", 50.0)
+    state.note_speed("chat", "q-1", 30.0, anew=True)
+
+    assert state.speeds("chat", "q-1") == (30.0,)
+    accepted = TAKEN.opened(any_speed=True)
+    assert [displaced.any_speed for displaced in accepted.displaced.values()] == [True]
+    assert [displaced.any_speed for displaced in accepted.opened().displaced.values()] == [False], "once"
+
+
 def test_a_cordon_waits_for_a_swap_that_may_still_start_an_engine_on_the_node(state: State) -> None:
     swapping = Journal("chat", "n2").begun("i1", Mode.FIRST, DEPLOYED, automatic=True)
     state.write_record("chat", Record(copy=swapping))

@@ -281,3 +281,15 @@ def test_a_page_of_metrics_that_failed_once_makes_no_wrong_speed(node: Node, mon
     [rank] = node.report().ranks
 
     assert (rank.load, rank.rates.tok_s) == (Load(2, 0, 700), 0.0)
+
+
+def test_a_cordon_that_cannot_be_read_is_no_open_node(node: Node) -> None:
+    report = node.sampler.report()
+    report["guard"]["cordon"] = '{"error": "cordon.json: unreadable", "exit_code": 7, "next_step": "mv it"}\n'
+
+    found = read("n1", json.dumps(report))
+
+    assert found.guard_error is None
+    status = join(["n1"], {"n1": found})
+    assert [row.cordon_unknown for row in status.nodes] == [True]
+    assert [(row.code, row.next_step) for row in status.drift] == [("CORDON_UNREAD", "mv it")]

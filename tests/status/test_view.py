@@ -269,11 +269,13 @@ def test_a_cordoned_node_is_marked_with_its_reason_and_what_was_taken_from_it() 
     memory = Memory(total_gib=119.7, available_gib=33.1)
     closed = NodeRow(name="n1", reachable=True, error=None, memory=memory, cordon="fan, by ann", displaced=["chat"])
     opened = NodeRow(name="n2", reachable=True, error=None, memory=memory, displaced=["chat", "other"])
+    unread = NodeRow(name="n3", reachable=True, error=None, memory=memory, cordon_unknown=True)
 
-    shown = [*lines(Status(nodes=[closed, opened], services=[], drift=[]))]
+    shown = [*lines(Status(nodes=[closed, opened, unread], services=[], drift=[]))]
 
-    assert [(line[1][0].strip(), line[1][1]) for line in shown[1:3]] == [("cordoned", BUSY), ("reachable", GOOD)]
-    assert [line[0] for line in shown[3:5]] == [
+    states = [("cordoned", BUSY), ("reachable", GOOD), ("cordon unknown", BUSY)]
+    assert [(line[1][0].strip(), line[1][1]) for line in shown[1:4]] == states
+    assert [line[0] for line in shown[4:6]] == [
         ("n1: cordoned: fan, by ann; taken from it: chat; next: sparkops node return n1", BUSY),
         ("n2: taken from it: chat, other; next: sparkops node return n2", BUSY),
     ]
