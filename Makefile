@@ -71,7 +71,7 @@ images: $(READY)
 	@$(BIN)/sparkops --inventory .fleet/gw0/.fleet/inventory.yaml build recipes/tiny-qwen3-cpu.yaml --once
 
 nodes: $(READY)  ## every test on real nodes, on FLEETS=4 fleets of two nodes
-	@$(BIN)/pytest -m $(ON_NODES) --numprocesses $(FLEETS) --durations 20 \
+	@$(BIN)/pytest -m $(ON_NODES) --numprocesses $(FLEETS) --durations 60 \
 	  || $(FIRST) $(ALONE) -m $(ON_NODES)
 
 pairs: $(READY)  ## every case of two-node replicas with the real vLLM, on four nodes; takes an hour
