@@ -132,9 +132,16 @@ def to(server: HttpServer) -> webhook.Post:
     return lambda _, key, body, notice_id, now: post(url(server), key, body, notice_id, now)
 
 
+def receive(connection: socket.socket) -> None:
+    """Read a request with its body, which comes after the head: an answer is lost if a body is left unread."""
+    received = b""
+    while not received.endswith(b"{}") and (piece := connection.recv(65536)):
+        received += piece
+
+
 @contextmanager
 def talking(reply: Callable[[socket.socket], None], *, reads: bool = True) -> Iterator[str]:
-    """A receiver that `reads` the head of a request and then does as it likes; yields its URL."""
+    """A receiver that `reads` a request and then does as it likes; yields its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -143,7 +150,7 @@ def talking(reply: Callable[[socket.socket], None], *, reads: bool = True) -> It
                     connection, _ = listening.accept()
                     with connection, suppress(OSError):
                         if reads:
-                            connection.recv(65536)
+                            receive(connection)
                         reply(connection)
 
         thread = threading.Thread(target=serve, daemon=True)
@@ -225,7 +232,7 @@ def encrypted(directory: Path) -> Iterator[tuple[str, Path]]:
 
     def reply(connection: socket.socket) -> None:
         with context.wrap_socket(connection, server_side=True) as secured:
-            secured.recv(65536)
+            receive(secured)
             secured.sendall(HEAD + b"Content-Length: 0\r\n\r\n")
 
     with talking(reply, reads=False) as receiver:
@@ -250,7 +257,11 @@ def test_https_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.local
 def test_a_receiver_without_tls_gets_nothing_by_https() -> None:
-    with talking(lambda connection: connection.sendall(b"no TLS")) as receiver:
+    def reply(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"no TLS")
+
+    with talking(reply, reads=False) as receiver:
         attempt = post(receiver.replace("http:", "https:"), KEY, b"{}", "id", 1.0)
 
     assert attempt.outcome is Outcome.UNANSWERED
