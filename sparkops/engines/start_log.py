@@ -74,17 +74,18 @@ class Advice(NamedTuple):
     step: str
 
 
-Cause = tuple[re.Pattern[str], Callable[[re.Match[str]], Advice]]
+Cause = tuple[str, Callable[[re.Match[str]], Advice]]
+"""A pattern and what it means. The pattern is compiled at a failure: `status` imports the engines, and reads no log."""
 
 
 def known_cause(pattern: str, cause: str, step: str) -> Cause:
     """Return a cause. `{}` in `cause` and `step` is the first group of the pattern, `{2}` the third."""
-    return re.compile(pattern), lambda match: Advice(cause.format(*match.groups()), step.format(*match.groups()))
+    return pattern, lambda match: Advice(cause.format(*match.groups()), step.format(*match.groups()))
 
 
 def first_cause(table: Iterable[Cause], text: str) -> Advice | None:
     """Return the advice of the first entry that matches; None if none does."""
-    matches = ((advise, match) for pattern, advise in table if (match := pattern.search(text)))
+    matches = ((advise, match) for pattern, advise in table if (match := re.search(pattern, text)))
     return next((advise(match) for advise, match in matches), None)
 
 

@@ -55,21 +55,21 @@ CAUSES: tuple[Cause, ...] = (
         "Find it with `ss -ltnp` on the node and stop it, or change serve.port.",
     ),
     (
-        re.compile(
+        (
             r"Free memory on device (\S+) \(([\d.]+)/([\d.]+) GiB\) on startup is less than "
             r"(?:desired GPU memory utilization|the engine's budget[^(]*) \(([\d.]+), ([\d.]+) GiB\)"
         ),
         _too_little_free,
     ),
     (
-        re.compile(
+        (
             r"max seq len \((\d+)\), \(([\d.]+) GiB KV cache is needed, which is larger than the available KV cache "
             r"memory \(([\d.]+) GiB\)\.(?: Based on the available memory, the estimated maximum model length is (\d+))?"
         ),
         _window_too_large,
     ),
     (
-        re.compile(r"(?s)(?:Available KV cache memory: -([\d.]+) GiB.*?)?No available memory for the cache blocks"),
+        r"(?s)(?:Available KV cache memory: -([\d.]+) GiB.*?)?No available memory for the cache blocks",
         _no_cache,
     ),
     known_cause(
