@@ -79,15 +79,21 @@ def cordon_of(member: Member) -> Cordon:
 
     Raises NodeError, NeedsOperator or WireError where the guard does not reply it.
     """
-    if not guarded(member):
-        return Cordon()
+    return (kept_cordon(member) if guarded(member) else None) or Cordon()
+
+
+def kept_cordon(member: Member) -> Cordon | None:
+    """Return the cordon that the running guard of a node keeps; None where its version has no cordons.
+
+    Raises NodeError, NeedsOperator or WireError where the guard does not reply it.
+    """
     with connect_guard(member) as opened:
         try:
             return opened.cordon()
         except NodeError as error:
             if NOT_UNDERSTOOD not in error.problem:
                 raise
-            return Cordon()
+            return None
 
 
 def guarded(member: Member) -> bool:

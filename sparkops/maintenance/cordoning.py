@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import partial
 
 from sparkops.deploy.operation import Operation
-from sparkops.errors import NodeError, NotReady, SparkopsError
+from sparkops.errors import NotReady, SparkopsError
 from sparkops.guard_client import leases
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import connect_guard
-from sparkops.guard_client.replies import NOT_UNDERSTOOD
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event
 
@@ -21,14 +20,10 @@ def read(operation: Operation, node: str) -> Cordon:
     if not leases.guarded(member):
         step = "docker start sparkops-guard, on the node; before its first deploy a node needs no cordon"
         raise NotReady(node, "no guard runs on it, which keeps the cordon", next_step=step)
-    with connect_guard(member) as opened:
-        try:
-            return opened.cordon()
-        except NodeError as error:
-            if NOT_UNDERSTOOD not in error.problem:
-                raise
-            step = "The next deploy replaces it: sparkops deploy RECIPE"
-            raise NotReady(node, "its guard is of an earlier version, without cordons", next_step=step) from None
+    if (kept := leases.kept_cordon(member)) is None:
+        step = "The next deploy replaces it: sparkops deploy RECIPE"
+        raise NotReady(node, "its guard is of an earlier version, without cordons", next_step=step)
+    return kept
 
 
 def change(operation: Operation, node: str, make: Callable[[Cordon], Cordon]) -> Cordon:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from sparkops.smoke import openai
+from sparkops.smoke import claims, openai
 from sparkops.smoke.results import SmokeReport
 
 CHECKS = ("streaming", "speed")
@@ -30,9 +30,9 @@ def _speeds(report: SmokeReport) -> Iterator[float]:
             stream = openai.stream(entry.reply)
         except openai.Unusable:
             continue
-        span_s = stream.arrivals[-1] - stream.arrivals[0] if stream.arrivals else 0.0
-        if stream.complete and span_s >= SPAN_S:
-            yield (stream.tokens - 1) / span_s
+        measured = claims.decode_tok_s(stream)
+        if measured is not None and stream.arrivals[-1] - stream.arrivals[0] >= SPAN_S:
+            yield measured
 
 
 def slower(measured: float | None, past: Sequence[float]) -> str:
