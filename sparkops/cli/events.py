@@ -11,6 +11,7 @@ from sparkops.cli.terminal import data, data_line, say
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.guard_client import notices
 from sparkops.guard_client.notices import NoticeReader, Page
+from sparkops.guard_client.replies import is_unknown_request
 from sparkops.nodes.connected import Connected, connect
 from sparkops.notices import message
 
@@ -83,7 +84,9 @@ def _complain(page: Page, said: dict[str, str]) -> None:
 
 
 def _reason(error: SparkopsError) -> str:
-    return "its guard is of an earlier version; the next deploy replaces it" if notices.earlier(error) else str(error)
+    return (
+        "its guard is of an earlier version; the next deploy replaces it" if is_unknown_request(error) else str(error)
+    )
 
 
 def _test(connected: Connected) -> None:

@@ -16,7 +16,7 @@ from sparkops.errors import Busy, NodeError, SparkopsError
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import GuardConnection, connect_guard
-from sparkops.guard_client.replies import NOT_UNDERSTOOD
+from sparkops.guard_client.replies import is_unknown_request
 from sparkops.guard_client.service_state import ways_out
 from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event, OnEvent
@@ -63,7 +63,7 @@ def _taken(opened: GuardConnection, kind: str, holder: str) -> bool:
     try:
         opened.lease(kind, holder)
     except NodeError as error:
-        if NOT_UNDERSTOOD not in error.problem:
+        if not is_unknown_request(error):
             raise
     else:
         return True
@@ -91,7 +91,7 @@ def kept_cordon(member: Member) -> Cordon | None:
         try:
             return opened.cordon()
         except NodeError as error:
-            if NOT_UNDERSTOOD not in error.problem:
+            if not is_unknown_request(error):
                 raise
             return None
 

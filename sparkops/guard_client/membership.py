@@ -15,7 +15,7 @@ from sparkops.errors import NodeError, PlanRefused
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import PEER_PORT
 from sparkops.guard_client.leader import Leader, connect_guard, leading
-from sparkops.guard_client.replies import NOT_UNDERSTOOD
+from sparkops.guard_client.replies import is_unknown_request
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.parallel import all_or_raise, on_each
@@ -99,7 +99,7 @@ def _terms(member: Member) -> Mapping[str, int]:
         with connect_guard(member) as opened:
             return opened.terms()
     except NodeError as error:
-        if NOT_UNDERSTOOD not in error.problem:
+        if not is_unknown_request(error):
             raise
         return {}
 

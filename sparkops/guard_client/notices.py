@@ -7,10 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkops.errors import NodeError, SparkopsError
+from sparkops.errors import SparkopsError
 from sparkops.guard_client.leader import GuardConnection, connect_guard
 from sparkops.guard_client.leases import guarded
-from sparkops.guard_client.replies import NOT_UNDERSTOOD
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.parallel import on_each
 
@@ -77,8 +76,3 @@ def test(connected: Connected) -> dict[str, Sequence[Mapping[str, str]] | Sparko
     with reading(connected) as reader:
         names, cancel = reader.guards, connected.cancel
         return dict(on_each(names, lambda node: list(reader.guards[node].request("notices_test")), cancel))
-
-
-def earlier(error: SparkopsError) -> bool:
-    """Return whether a guard of an earlier version has refused a request that it does not know."""
-    return isinstance(error, NodeError) and NOT_UNDERSTOOD in error.problem

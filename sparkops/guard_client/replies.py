@@ -30,6 +30,11 @@ def refusal(node: str, reply: Mapping[str, Any]) -> SparkopsError:
     return error
 
 
+def is_unknown_request(error: SparkopsError) -> bool:
+    """Return whether a guard of an earlier version has refused a request that it does not know."""
+    return isinstance(error, NodeError) and NOT_UNDERSTOOD in error.problem
+
+
 Record = Mapping[str, Any]
 """One event as a guard keeps it."""
 KEPT_BY_ALL = ("evidence", "restart", "finding")

@@ -16,7 +16,7 @@ from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
 from sparkops.guard_client import replies, service_state
 from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.replies import NOT_UNDERSTOOD, refusal, unfit
+from sparkops.guard_client.replies import is_unknown_request, refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.status.commands import EVENTS
@@ -176,7 +176,7 @@ def _cordon(node: str, guard: Facts) -> tuple[Cordon, SparkopsError | None]:
     try:
         return values.parse(Cordon, _reply(node, "cordon", line, guard["errors"])), None
     except SparkopsError as error:
-        return Cordon(), None if NOT_UNDERSTOOD in str(error) else error
+        return Cordon(), None if is_unknown_request(error) else error
 
 
 def _reply(node: str, op: str, line: str, errors: str) -> Any:

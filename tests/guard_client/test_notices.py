@@ -14,8 +14,8 @@ from sparkops.errors import ConnectionLost
 from sparkops.guard.operator_socket import ConnectionLeases, answer
 from sparkops.guard.state import State
 from sparkops.guard.webhook import Webhooks
-from sparkops.guard_client.notices import NoticeReader, earlier
-from sparkops.guard_client.replies import refusal
+from sparkops.guard_client.notices import NoticeReader
+from sparkops.guard_client.replies import is_unknown_request, refusal
 from sparkops.notices.catalogue import Code, Notice
 
 pytestmark = pytest.mark.unit
@@ -87,4 +87,4 @@ def test_a_node_that_is_lost_or_of_an_earlier_version_hides_no_other(tmp_path: P
     page = reader(*guards).read()
 
     assert [message["node"] for message in page.messages] == ["n1"]
-    assert {node: earlier(error) for node, error in page.unread.items()} == {"n2": False, "n3": True}
+    assert {node: is_unknown_request(error) for node, error in page.unread.items()} == {"n2": False, "n3": True}
