@@ -50,7 +50,7 @@ class ConditionWatch:
     def look(self) -> None:
         """Look once, and add the notices that are due to the outbox."""
         outbox = self.leadership.state.outbox
-        told = outbox.begun(WATCHED)  # first: a hold that begins during the look is told by its event, and not ended
+        told = outbox.begun(WATCHED)  # before the look: it must not end a hold that begins during it
         seen = list(self._seen())
         wrong = tuple(notice for notice, is_wrong in seen if is_wrong)
         unknown = frozenset(notice.key for notice, is_wrong in seen if is_wrong is None)

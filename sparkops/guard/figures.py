@@ -41,7 +41,7 @@ class Reading:
     error: OSError | None = None
 
     def run(self, read: Callable[[], GuardFigures]) -> None:
-        """Read, and set `ended` whatever comes of it: an error that nobody expects ends the thread, without figures."""
+        """Read, then set `ended`, also after an unexpected error, which ends the thread without figures."""
         try:
             self.figures = read()
         except OSError as error:
