@@ -95,14 +95,14 @@ def pipe(source: tuple[str, ...], target: tuple[str, ...]) -> str:
 def detach(argv: Iterable[str], log: Path) -> None:
     """Start a daemon that outlives this process and its terminal."""
     with log.open("ab") as sink:
-        subprocess.Popen(
-            tuple(argv),
+        subprocess.run(
+            ("setsid", "--fork", *argv),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
             cwd="/",
-            start_new_session=True,
             env=searchable(),
+            check=True,
         )
 
 

@@ -62,7 +62,6 @@ def desk(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         node = nodes.add(NODE)
         home = tmp_path_factory.mktemp("reports")
         file = nodes.write_inventory(home / "inventory.yaml", [node])
-        file.write_text(f"{file.read_text()}gateway: {{node: {NODE}}}\n")
         desk = Desk(Cli(file, home), node)
         built = desk.cli("build", "stand-in")
         assert built.code == 0, built.err
