@@ -205,4 +205,6 @@ def test_restarts_of_a_replica_have_the_budget_of_an_hour_that_survives_the_proc
     assert troubles == ["", *["n1: old-r0 ended", ""] * 2]
     events = [event["text"] for event in led.state.events("chat") if event["kind"] == RESTART]
     since = ", since n1: old-r0 ended"
-    assert events[:3] == [f"old-r0 is restarted{why}: {n} of 3 within an hour" for n, why in ((1, ""), (2, since), (3, since))]
+    assert events[:3] == [
+        f"old-r0 is restarted{why}: {n} of 3 within an hour" for n, why in ((1, ""), (2, since), (3, since))
+    ]
