@@ -74,7 +74,8 @@ class Daemon:
         requests = OperatorRequests(self.leadership).verbs()
         self.sampler = Sampler(self.node, {**requests, "findings": lambda _: self.watcher.findings()})
         notes, promoted = self.follower.jobs.notes, self.follower.promoted
-        self.watcher = EngineWatcher(self.node, notes, promoted, self.sampler.newest, self.log, self.over)
+        tell = self.follower.note_watch
+        self.watcher = EngineWatcher(self.node, notes, promoted, self.sampler.newest, self.log, tell, self.over)
 
     def run(self) -> None:
         """Run while Docker answers. Docker then restarts the container, which mounts the present socket.

@@ -1,6 +1,7 @@
 """The watch over the promoted engines of this node: it samples, asks, keeps evidence, and reports what the rules find.
 
-It changes no engine. A thread of its own runs it: neither orders nor memory relief wait for it.
+It changes no engine: the leader learns from the report which one is dead or answers garbage. A thread of its own runs
+it: neither orders nor memory relief wait for it.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ WATCH_S = 10.0
 ASKERS = 4
 """Light questions in progress at once; one to a dead engine lasts until its timeout."""
 STEPS: Mapping[Rule, str] = {
-    Rule.STALLED: "sparkops history {service} has the evidence; docker restart {container}, on {node}, restarts it",
-    Rule.UNANSWERED: "sparkops history {service} has the evidence; docker restart {container}, on {node}, restarts it",
+    Rule.STALLED: "sparkops history {service} has the evidence, and shows the restart",
+    Rule.UNANSWERED: "sparkops history {service} has the evidence, and shows the restart",
     Rule.GARBAGE: "sparkops probe {service} runs all checks; sparkops rollback {service} returns to the last release",
     Rule.RESTARTS: "sparkops history {service} has the evidence; sparkops logs {service}",
     Rule.RANK_DOWN: "sparkops status; docker start {container}, on {node}, starts it",
     Rule.SLOW: "sparkops status --gpu; nvidia-smi -q -d PERFORMANCE and docker stats, on {node}",
 }
 """By rule: the next step."""
+DEAD = (Rule.STALLED, Rule.UNANSWERED)
+"""Rules that find an engine dead, so that its leader restarts it if no answer comes through the gateway either."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class EngineWatcher:
     promoted: Callable[[], list[PromotedRank]]
     newest: Callable[[str], Sampled | None]
     log: Callable[[str], None]
+    tell: Callable[..., None] = lambda *_, **__: None
+    """Takes what is found of one run, for the report to the leader (`Follower.note_watch`)."""
     over: threading.Event = field(default_factory=threading.Event)
     """Ends the questions in progress."""
     send: Callable[[LocalNode, int, Recipe, threading.Event], SmokeReport] = smoke_runs.light_question
@@ -114,7 +119,8 @@ class EngineWatcher:
         """
         ranks = {rank.rank.container: rank for rank in self.promoted()}
         for name in set(self._watched) - set(ranks):
-            self._end(self._watched.pop(name), "no longer watched: its release changes, or was stopped")
+            self._end(self._watched[name], "no longer watched: its release changes, or was stopped")
+            self._tell(self._watched.pop(name))
         with ExitStack() as looks:  # each callback runs, the last one first, whatever the others raise
             looks.callback(self._collect)
             for rank in reversed(ranks.values()):
@@ -143,6 +149,7 @@ class EngineWatcher:
             if known.watch.pace != pace:
                 self._keep_pace(rank, known.watch.pace)
         self._note(known)
+        self._tell(known)
         self._begin(known, look)
 
     def _begin(self, known: Watched, look: EngineLook) -> None:
@@ -234,6 +241,14 @@ class EngineWatcher:
                 continue
             self.notes.note_finding(known.rank.release, finding, self._evidence(known))
             known.found[rule] = finding
+
+    def _tell(self, known: Watched) -> None:
+        container = known.rank.container
+        if container is None:
+            return
+        dead = next((known.found[rule].detail for rule in DEAD if rule in known.found), "")
+        garbage = known.found.get(Rule.GARBAGE)
+        self.tell(container.name, container.started_at, dead=dead, garbled=garbage.detail if garbage else "")
 
     def _finding(self, known: Watched, breach: Breach) -> EngineFinding:
         rank = known.rank

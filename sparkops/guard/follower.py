@@ -169,6 +169,14 @@ class Follower:
         start = self._by_name[name].start(container)
         start.run.killed = start.problem = why
 
+    def note_watch(self, name: str, started_at: float, *, dead: str, garbled: str) -> None:
+        """Note what the watch finds of one run of a container, for the next report. Another run knows nothing of it."""
+        with self.jobs.lock:
+            for service in self._by_name.values():
+                container = service.containers.get(name)
+                if name in service.ranks and container and container.started_at == started_at:
+                    service.run(container).note_watch(dead, garbled)
+
     @property
     def cordon(self) -> NodeCordon:
         """The node's cordon. While it has a reason no new release starts here; what serves is restarted as before."""

@@ -20,7 +20,7 @@ from sparkops.swap.effects import FrontEffect
 from sparkops.swap.events import SwapEvent, narrate
 from sparkops.swap.fleet_state import FleetState, Report
 from sparkops.swap.intents import Deploy, Forget, Intent, NothingToDo, Refused, accept
-from sparkops.swap.journal import RESTARTS, Journal
+from sparkops.swap.journal import RESTARTS, Journal, Swap
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
 from sparkops.swap.orders import Order, order, traffic
@@ -224,7 +224,7 @@ class Lead:
         self.state.write_journal(journal)
         self.journal = journal
         if journal.swap and journal.restarts > old.restarts:
-            self._note_restart(journal.swap.target.release, journal.restarts)
+            self._note_restart(journal.swap, journal.restarts)
         self.attempts.forget()
         now_s = self.clock()
         if journal.swap and (old.swap is None or old.swap.intent != journal.swap.intent):
@@ -238,12 +238,13 @@ class Lead:
         self.wake.set()
         self.written()
 
-    def _note_restart(self, release: str, count: int) -> None:
-        clock = self.state.clock()
+    def _note_restart(self, swap: Swap, count: int) -> None:
+        clock, release = self.state.clock(), swap.target.release
         self.restarted_s = clock.now_s
         step = f"sparkops history {self.journal.service}"
         more = {"boot": clock.boot, "boottime_s": clock.now_s, **noted(Code.RESTARTED, release, next_step=step)}
-        self.note(SwapEvent(RESTART, f"{release} is restarted: {count} of {RESTARTS} within an hour", more=more))
+        why = f", since {swap.why}" if swap.why else ""
+        self.note(SwapEvent(RESTART, f"{release} is restarted{why}: {count} of {RESTARTS} within an hour", more=more))
 
     def _measured(self, event: SwapEvent, now_s: float) -> SwapEvent:
         """Return an end with the seconds of each phase since this process leads."""

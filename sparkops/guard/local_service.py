@@ -178,6 +178,8 @@ class LocalService:
             },
             refused={name: start.refused for name, start in self.starts.items() if start.refused},
             paused=frozenset(name for name, start in self.starts.items() if start.due_s > now_s),
+            dead={name: why for name in known if (why := self.run(self.containers[name]).dead)},
+            garbled={name: why for name in known if (why := self.run(self.containers[name]).garbled)},
         )
 
     def _mismatched(self) -> set[str]:

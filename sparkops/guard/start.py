@@ -31,6 +31,10 @@ class Run:
     """Whether /health has answered; UNKNOWN until this process has asked."""
     watch: threading.Event | None = None
     """Ends the thread that watches it; None while none does."""
+    dead: str = ""
+    """Why the watch takes it for dead."""
+    garbled: str = ""
+    """What the watch finds in its answers that is no text."""
     killed: str = ""
     """Why this guard has killed it."""
     ended_s: float | None = None
@@ -46,6 +50,11 @@ class Run:
             self.loaded = Answer.YES
         elif self.loaded is Answer.UNKNOWN and (health is Answer.NO or self.witnessed):
             self.loaded = Answer.NO
+
+    def note_watch(self, dead: str, garbled: str) -> None:
+        """Note what the watch finds now. A finding keeps its first words: others would be news to the leader."""
+        self.dead = self.dead if self.dead and dead else dead
+        self.garbled = self.garbled if self.garbled and garbled else garbled
 
     def unwatch(self) -> None:
         """End the thread that watches it."""

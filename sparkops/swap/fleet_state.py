@@ -43,6 +43,10 @@ class EngineReport:
     """Whether the start of `key` has not happened, for lack of memory or since Docker refused it: its guard retries."""
     by_hand: bool = False
     """Whether an operator stopped it with Docker."""
+    dead: str = ""
+    """Why the watch of its guard takes this run for dead: no answer, and no step for longer than any takes."""
+    garbled: str = ""
+    """What is no text in the answers that the watch of its guard gets from this run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,17 @@ class FleetState:
         if any(state not in states for state in known):
             return Answer.NO
         return Answer.YES if len(known) == len(engines) else Answer.UNKNOWN
+
+    def dead(self, journal: Journal, deployment: Deployment) -> str:
+        """Return why the watch takes a release for dead; empty if it does not."""
+        known = (self.engine(journal, rank) for rank in deployment.ranks)
+        return next((engine.dead for engine in known if engine and engine.dead), "")
+
+    def garbled(self, journal: Journal, deployment: Deployment) -> str:
+        """Return what the watch finds in the answers of a release that is no text; empty if nothing."""
+        known = (self.engine(journal, rank) for rank in deployment.ranks)
+        why = next((engine.garbled for engine in known if engine and engine.garbled), "")
+        return f"{deployment.release} answers garbage: {why}" if why else ""
 
     def replicated(self, journal: Journal) -> bool:
         """Return whether another reachable guard has this revision on its disk, or no other guard is reachable."""

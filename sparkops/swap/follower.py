@@ -94,6 +94,10 @@ class Local:
     """By container: why its start has not happened: memory lacks, or Docker refused it. It is retried."""
     paused: frozenset[str] = frozenset()
     """Containers whose next start is not due yet: the last one has failed just now."""
+    dead: Mapping[str, str] = field(default_factory=dict)
+    """By container: why the watch takes this run for dead."""
+    garbled: Mapping[str, str] = field(default_factory=dict)
+    """By container: what is no text in the answers of this run."""
 
     def state(self, container: str) -> EngineState:
         """Return the state of a container."""
@@ -257,5 +261,15 @@ def _engine(container: str, order: Order | None, local: Local) -> EngineReport:
     state = EngineState.LOADING if local.pending == container else local.state(container)
     ordered = next((rank.key for rank in order.ranks if rank.rank.container == container), "") if order else ""
     key = ordered if problem else local.key(container)
-    by_hand = container in local.by_hand and not state.running
-    return EngineReport(container, state, key, proven, proven_key, problem, bool(refusal), by_hand)
+    return EngineReport(
+        container,
+        state,
+        key,
+        proven,
+        proven_key,
+        problem,
+        refused=bool(refusal),
+        by_hand=container in local.by_hand and not state.running,
+        dead=local.dead.get(container, ""),
+        garbled=local.garbled.get(container, ""),
+    )

@@ -212,12 +212,12 @@ class Journal:
         """Return whether the next restart within the budget is not due yet. `rested_s`: seconds since the last one."""
         return self.restarts > 0 and rested_s < PAUSES_S[self.restarts - 1]
 
-    def restarted(self) -> Journal:
-        """Stop and start every rank of the active release, since one of several ended."""
+    def restarted(self, why: str = "") -> Journal:
+        """Stop and start every rank of the active release, since one of several ended, or the release is dead."""
         active = present(self.active)
         key, previous = self._key(), self.previous
         phase = PHASES[Mode.RESTART][0]
-        swap = Swap(f"restart {key}", Mode.RESTART, active, active, key, phase, previous=previous)
+        swap = Swap(f"restart {key}", Mode.RESTART, active, active, key, phase, previous=previous, why=why)
         return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
 
     def advanced(self) -> Journal:

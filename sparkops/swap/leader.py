@@ -138,6 +138,8 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
         return _repair(journal, active, fleet)
     if answer is Answer.YES and not gateway.serves(active):
         return SwitchTraffic(active)
+    if why := fleet.garbled(journal, active):
+        return _give_up(journal, why, fleet.waited_s)
     return _recovered(journal) if answer is Answer.YES else None
 
 
@@ -147,13 +149,17 @@ def _recovered(journal: Journal) -> LeaderEffect | None:
 
 
 def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEffect | None:
-    """Restart a replica over several nodes as a whole; a lone rank is restarted by its guard."""
+    """Restart what is dead, and a replica over several nodes as a whole; the guard restarts a lone rank that has ended.
+
+    An engine that only does not answer is not restarted: the watch of its guard must find too that it makes no step.
+    """
     known = [fleet.engine(journal, rank) for rank in active.ranks]
     if by_hand := next((engine.container for engine in known if engine and engine.by_hand), ""):
         return _give_up(journal, f"{by_hand}{BY_HAND}", fleet.waited_s)
-    ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO
-    if ended and not active.alone and journal.restarts < RESTARTS:
-        return None if journal.pauses(fleet.rested_s) else WriteJournal(journal.restarted())
+    dead = fleet.dead(journal, active)
+    ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO and not active.alone
+    if (dead or ended) and journal.restarts < RESTARTS:
+        return None if journal.pauses(fleet.rested_s) else WriteJournal(journal.restarted(dead))
     why = fleet.gateway.failed(active) if fleet.gateway else f"{active.release} does not answer"
     return _give_up(journal, why, fleet.waited_s)
 
@@ -198,7 +204,8 @@ def _not_answering(swap: Swap, gateway: GatewayView, where: str = "") -> str:
 def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     """Return why the active release has failed: traffic leaves it only if it fails clients and the other one answers.
 
-    It fails them too once a rank has ended before the promotion: another program answers on its port.
+    It fails them too once a rank has ended before the promotion: another program answers on its port. After it, the
+    watch may find garbage in what it answers.
 
     An in-place swap has stopped the other one, so until its promotion it returns without that answer; a first deploy
     has none. A return or restart in place counts as failed only until it gets the traffic.
@@ -207,16 +214,12 @@ def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     if gateway is None:
         return ""
     fails = gateway.answer(swap.target) is Answer.NO
-    lost = (
-        ""
-        if swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE)
-        else ended(journal, swap, fleet)
-    )
-    if not fails and not lost:
-        return ""
     if swap.reverting or swap.mode is Mode.RESTART:
         offline = swap.stops_source and gateway.active is None
-        return _not_answering(swap, gateway) if offline else ""
+        return _not_answering(swap, gateway) if fails and offline else ""
+    lost = fleet.garbled(journal, swap.target) if swap.reached(Phase.PROMOTE) else ended(journal, swap, fleet)
+    if not fails and not lost:
+        return ""
     in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = not swap.stops_source and gateway.answer(swap.source) is Answer.YES

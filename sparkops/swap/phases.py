@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sparkops.swap.effects import CutRequests, LeaderEffect, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineState, FleetState, Report
 from sparkops.swap.journal import Journal, Swap, present
-from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
+from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec
 from sparkops.swap.orders import hold
 
 RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
@@ -29,14 +29,17 @@ def move(journal: Journal, fleet: FleetState, to: Deployment | None) -> LeaderEf
     return SwitchTraffic(to, request_hold) if fleet.replicated(journal) else Answer.UNKNOWN
 
 
-def drained(source: Deployment, fleet: FleetState) -> LeaderEffect | Answer:
-    """Return whether no request is in progress in a release; UNKNOWN if they cannot be counted."""
+def drained(source: Deployment, fleet: FleetState, *, dead: bool = False) -> LeaderEffect | Answer:
+    """Return whether no request is in progress in a release; UNKNOWN if they cannot be counted.
+
+    `dead`: whether no request in it can end well.
+    """
     requests = fleet.gateway.requests(source) if fleet.gateway else None
     if requests is None:
         return Answer.UNKNOWN
     if not requests:
         return Answer.YES
-    over = fleet.sampled_s >= source.limits.drain_s or _has_ended(source, fleet)
+    over = dead or fleet.sampled_s >= source.limits.drain_s or _has_ended(source, fleet)
     return CutRequests(source) if over else Answer.LATER
 
 
@@ -169,7 +172,9 @@ def _is_armed(journal: Journal, rank: RankSpec, report: Report | None) -> bool:
 
 
 def _drain(_: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
-    return drained(present(swap.source), fleet)
+    source = present(swap.source)
+    dead = swap.mode is Mode.RESTART and fleet.gateway is not None and fleet.gateway.answer(source) is Answer.NO
+    return drained(source, fleet, dead=dead)
 
 
 def _retire(_: Journal, swap: Swap, fleet: FleetState) -> Answer:

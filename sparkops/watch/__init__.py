@@ -1,1 +1,1 @@
-"""The watch over promoted releases: rules that warn, and never act on an engine."""
+"""The watch over promoted releases: rules that find what is wrong, and never act on an engine."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFinding:
-    """A warning about an engine of a promoted release. The watch changes nothing: the engine keeps its traffic."""
+    """What is wrong with an engine of a promoted release. The watch changes nothing; the leader may."""
 
     code: str
     """`STALLED`, `UNANSWERED`, `GARBAGE`, `RESTARTS`, `RANK_DOWN` or `SLOW`."""

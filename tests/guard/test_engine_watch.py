@@ -66,6 +66,8 @@ class Node:
     report: SmokeReport = SILENT
     tok_s: float | None = 20.0
     """The speed that is measured."""
+    told: list[tuple[str, str]] = field(default_factory=list)
+    """What the leader is to learn of the engine, at each look: why it is dead, and what is garbage in its answers."""
 
     def __post_init__(self) -> None:
         data = recipe(**QUICK).model_dump(mode="json", exclude_defaults=True)
@@ -94,6 +96,7 @@ class Node:
             lambda: self.ranks,
             lambda name: Sampled(name, "", self.now_s, {"healthy": True, "first": self.figures}),
             self.lines.append,
+            lambda *_, dead, garbled: self.told.append((dead, garbled)),
             send=lambda *_: self.report,
             measure=lambda *_: self.tok_s,
             executor=executor,
@@ -131,10 +134,22 @@ def test_a_stall_is_noted_when_it_begins_and_when_it_ends_and_reported_meanwhile
     assert node.watcher.findings() == []
 
 
+def test_the_leader_learns_of_an_engine_that_is_dead_until_it_makes_a_step(node: Node) -> None:
+    node.looks(30)
+    node.figures = {**node.figures, STEPS[0]: 2.0}
+    before = node.told[-1]
+    node.looks(1)
+
+    assert node.told[0] == ("", "")
+    assert "2 requests running or waiting" in before[0]
+    assert node.told[-1] == ("", "")
+
+
 def test_a_release_that_changes_is_watched_no_longer_and_its_findings_end(node: Node) -> None:
     node.looks(30)
     node.ranks = []
     node.looks(1)
+    assert node.told[-1] == ("", "")
 
     assert node.watcher.findings() == []
     assert node.texts[-1].endswith("STALLED: no longer watched: its release changes, or was stopped")

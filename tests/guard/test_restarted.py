@@ -26,7 +26,7 @@ from sparkops.guard.state import State
 from sparkops.memory.relief import LOOKS
 from sparkops.nodes.local import LocalNode
 from sparkops.startup.verdict import Watch
-from sparkops.swap.follower import Record
+from sparkops.swap.follower import Record, report
 from sparkops.swap.model import Answer, Mode, Phase
 from tests import examples
 from tests.guard.test_reproductions import BOOT, OLD, SERVING, begun, runs
@@ -129,6 +129,26 @@ def test_a_server_that_is_late_is_unknown_and_one_that_refuses_is_not() -> None:
         assert endpoints.health(asking) is Answer.NO
     with to(free_port())() as asking:
         assert endpoints.health(asking) is Answer.NO
+
+
+def test_the_leader_learns_what_the_watch_finds_of_this_run_in_its_first_words(tmp_path: Path) -> None:
+    follower, service = restarted(tmp_path, runs(OLD), [])
+    run = runs(OLD).started_at
+
+    def engine_report() -> tuple[str, str]:
+        known = report("n1", None, service.local(BOOT.boot)).engine(OLD.container)
+        return known.dead, known.garbled
+
+    for seconds in (300, 310):
+        follower.note_watch(OLD.container, run, dead=f"no step for {seconds} s", garbled="")
+    assert engine_report() == ("no step for 300 s", "")
+    follower.note_watch(OLD.container, run, dead="", garbled="one character")
+    assert engine_report() == ("", "one character")
+
+    follower.note_watch(OLD.container, run - 1.0, dead="an earlier run", garbled="")
+    assert engine_report() == ("", "one character")
+    service.update({OLD.container: replace(runs(OLD), started_at=run + 1.0)}, 2.0)
+    assert engine_report() == ("", "")
 
 
 def test_an_engine_that_this_process_saw_start_loads_until_it_answers(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The watch over a promoted release, on real nodes: an engine that answers /health and makes no step."""
+"""The watch over a promoted release, on real nodes: an engine that makes no step, and one that answers garbage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.real.service import GATEWAY, Service, wait_for
+from tests.real.service import GATEWAY, Service, nothing_failed, wait_for
 
 pytestmark = pytest.mark.fleet
 
@@ -21,9 +21,7 @@ def findings(service: Service) -> list[Any]:
 
 
 @pytest.mark.matrix
-def test_a_wedged_engine_is_named_with_its_evidence_until_it_makes_steps_again(
-    stand_in: Service, nodes: RealFleet
-) -> None:
+def test_a_wedged_engine_is_named_with_its_evidence_and_restarted(stand_in: Service, nodes: RealFleet) -> None:
     stand_in.sweep()
     first = stand_in.deploy("--node", GATEWAY, name="watched", **QUICK)
     assert first.code == 0, first.err
@@ -34,21 +32,37 @@ def test_a_wedged_engine_is_named_with_its_evidence_until_it_makes_steps_again(
         wait_for(lambda: stand_in.status()["replicas"][0]["ranks"][0]["running"])
         node.exec("docker", "kill", "--signal=USR1", engine.name)
         (finding,) = wait_for(lambda: findings(stand_in))
-        shown = stand_in.cli("status")
-        node.exec("docker", "kill", "--signal=USR2", engine.name)
-        wait_for(lambda: not findings(stand_in))
+        wait_for(lambda: [same for same in stand_in.running() if same.started_at > engine.started_at])
         load.stop()
 
     assert (finding["code"], finding["service"], finding["node"]) == ("STALLED", "stand-in", GATEWAY)
     assert finding["container"] == engine.name
-    assert shown.out.startswith(f"STALLED {engine.name} on {GATEWAY} since "), shown.out
-    assert shown.code == 0, "a warning"
-    begun, ended = [
-        event for event in stand_in.cli("history", "stand-in", "--json").json["events"] if event["kind"] == "finding"
-    ]
-    assert ended["text"] == f"{engine.name}: STALLED: ended"
+    wait_for(lambda: not findings(stand_in))
+    assert stand_in.cli("probe", "stand-in").code == 0
+    events = stand_in.cli("history", "stand-in", "--json").json["events"]
+    begun, *_ = [event for event in events if event["kind"] == "finding"]
     directory = begun["evidence"][0].split("sparkops-guard:")[1].split()[0]
     files = node.exec("docker", "exec", "sparkops-guard", "ls", directory).split()
     assert {"log.txt", "inspect.json", "metrics.txt", "question.json"} <= set(files)
-    (same,) = stand_in.running()
-    assert (same.name, same.started_at) == (engine.name, engine.started_at), "the watch changes no engine"
+    (restart,) = [event for event in events if event["kind"] == "restart"]
+    assert "is restarted, since " in restart["text"]
+
+
+@pytest.mark.matrix
+def test_a_release_that_turns_to_garbage_gives_the_traffic_back_to_the_warm_one(stand_in: Service) -> None:
+    stand_in.sweep()
+    kept = {**QUICK, "swap__keep_old_s": "1800"}
+    assert stand_in.deploy("--node", GATEWAY, name="sane", **kept).code == 0
+    (sane,) = stand_in.running()
+
+    with stand_in.load(rate=1, streams=0) as load:
+        turns = stand_in.deploy(name="turns", ANSWERS="bangs", ANSWERS_AFTER_S="60", **kept)
+        assert turns.code == 0, turns.err
+        wait_for(lambda: [one.name for one in stand_in.running()] == [sane.name], patience_s=600)
+        load.stop()
+
+    nothing_failed(load)
+    (end, *_) = [
+        event for event in stand_in.cli("history", "stand-in", "--json").json["events"] if event["kind"] == "end"
+    ][-1:]
+    assert "answers garbage" in end["text"], end

@@ -143,7 +143,8 @@ def _fresh(machine: Machine) -> Machine:
     """What a guard's process forgets."""
     fresh = replace(machine, order=None, late=None, pending="", restarting=False, stopping="")
     unasked = frozenset(engine.container for engine in machine.engines if engine.running and _is_head(engine))
-    return one_machine(replace(fresh, unasked=unasked, proofs=(), problems=(), refused=frozenset(), leased=False))
+    forgotten = replace(fresh, unasked=unasked, found=(), proofs=(), problems=(), refused=frozenset(), leased=False)
+    return one_machine(forgotten)
 
 
 @by_identity
@@ -223,7 +224,7 @@ def _engines(world: World, machine: Machine) -> Iterator[Transition]:
     for engine in machine.engines:
         if not engine.running:
             continue
-        for health in (Health.STOPPED, Health.HUNG):
+        for health in (Health.STOPPED, Health.HUNG, *((Health.WRONG,) if _serves(world, machine, engine) else ())):
             hurt = _hurt(machine, engine, health)
             if hurt is not machine:
                 after = _touched(world.with_machine(hurt), machine)
@@ -232,6 +233,13 @@ def _engines(world: World, machine: Machine) -> Iterator[Transition]:
             taken = one_machine(stopped(machine, engine.container).holding(replace(engine, health=Health.TAKEN)))
             after = replace(world.with_machine(taken), touched=True)
             yield f"the port of {engine.container} is taken", replace(after, gateway=_without_dead(after))
+
+
+def _serves(world: World, machine: Machine, engine: Engine) -> bool:
+    """Whether an engine is rank 0 of the promoted release. Before, checks and bake judge what it answers."""
+    journal = world.leader.journal
+    heads = {rank.place for rank in journal.active.heads} if journal.active and not journal.unfinished else set()
+    return (machine.name, engine.container) in heads and not engine.ending
 
 
 def _bakes(world: World, machine: Machine, engine: Engine) -> bool:
@@ -273,10 +281,15 @@ def _is_head(engine: Engine) -> bool:
 
 @by_identity
 def _hurt(machine: Machine, engine: Engine, health: Health) -> Machine:
-    """An engine ends or hangs; one that loads hangs by never being ready."""
+    """An engine ends, hangs or begins to answer nonsense; one that loads hangs by never being ready.
+
+    A start ends the hang of an engine that has served. Nonsense lasts: what answers is not restarted for it.
+    """
     if health is Health.STOPPED:
         return stopped(machine, engine.container)
     never = engine.health is Health.LOADING
+    if never and health is Health.WRONG:
+        return machine
     hurt = replace(engine, turns=Health.LOADING) if never else replace(engine, health=health)
     return machine if hurt == engine else one_machine(machine.holding(replace(hurt, broken=True)))
 

@@ -12,7 +12,7 @@ from tests.simulation import laws
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.states import one_machine
 from tests.simulation.views import Health
-from tests.simulation.world import BOOT, Engine, Machine, Transition, World, local
+from tests.simulation.world import BOOT, DEAD, GARBLED, Engine, Machine, Transition, World, local
 
 
 def acts(world: World) -> tuple[Machine | None, FollowerEffect | None]:
@@ -88,12 +88,14 @@ def stopped(machine: Machine, container: str) -> Machine:
     engine = replace(machine.existing(container), health=Health.STOPPED, ending=False)
     waits = machine.stopping == container
     changes = {"stopping": "" if waits else machine.stopping, "unasked": machine.unasked - {container}}
-    return one_machine(replace(machine.holding(engine), **changes))
+    found = tuple(item for item in machine.found if item[0] != container)
+    return one_machine(replace(machine.holding(engine), found=found, **changes))
 
 
 def _started(machine: Machine, container: str) -> Machine:
-    key = machine.record.key(container)
-    started = replace(machine.existing(container), health=Health.LOADING, key=key, by_hand=False)
+    key, engine = machine.record.key(container), machine.existing(container)
+    broken = engine.broken and engine.turns is not Health.GOOD
+    started = replace(engine, health=Health.LOADING, key=key, by_hand=False, broken=broken)
     proofs = tuple(item for item in machine.proofs if item[0] != container)
     return replace(machine.holding(started), pending="", restarting=False, proofs=proofs)
 
@@ -114,3 +116,33 @@ def _proven(machine: Machine, container: str, key: str) -> Machine:
     answer = Answer.YES if machine.existing(container).health is Health.GOOD else Answer.NO
     others = tuple(item for item in machine.proofs if item[0] != container)
     return replace(machine, proofs=(*others, (container, key, answer)))
+
+
+def watching(world: World) -> Iterator[Transition]:
+    """The watch finds what has become of a promoted engine, and that it answers again."""
+    for machine in world.machines:
+        for engine in () if machine.lost else machine.engines:
+            known = (engine.container, _found(world, machine, engine))
+            others = tuple(item for item in machine.found if item[0] != engine.container)
+            found = tuple(sorted((*others, known))) if known[1] else others
+            if found != machine.found:
+                label = f"the watch on {machine.name} finds {engine.container} {known[1] or 'well'}"
+                yield label, world.with_machine(one_machine(replace(machine, found=found)))
+
+
+def _found(world: World, machine: Machine, engine: Engine) -> str:
+    """What is wrong with rank 0 of a promoted release while nothing changes it; empty if nothing, or not watched.
+
+    It answers for all of its ranks: one that hangs, has ended or is out of reach makes it dead.
+    """
+    journal = machine.order.journal if machine.order else None
+    if journal is None or journal.active is None or journal.unfinished or journal.stopping:
+        return ""
+    heads = {rank.place for rank in journal.active.heads}
+    watched = (machine.name, engine.container) in heads and engine.running and not engine.ending
+    if not watched or engine.health is Health.LOADING:
+        return ""
+    if engine.health is Health.WRONG:
+        return GARBLED
+    alive = {other.container for item, other in world.engines() if other.health is Health.GOOD and not item.lost}
+    return "" if {engine.container, *(other.container for other in world.siblings(engine))} <= alive else DEAD

@@ -42,8 +42,9 @@ def leading(world: World, leader: Leader, effect: LeaderEffect) -> World:
 
 def _alive(world: World, deployment: Deployment) -> bool:
     """Whether a request in a release may still end well."""
-    running = {(machine.name, engine.container) for machine, engine in world.engines() if engine.running}
-    return _places(deployment) <= running
+    engines = ((machine.name, engine) for machine, engine in world.engines())
+    alive = {(node, item.container) for node, item in engines if item.running and item.health is not Health.HUNG}
+    return _places(deployment) <= alive
 
 
 def _confirmed(leader: Leader) -> bool:
@@ -235,6 +236,8 @@ def _stopping(world: World, machine: Machine, container: str) -> list[str]:
     given_up = world.leader.journal.stopping or world.machine(gateway.node).lost
     if world.serves(gateway.active) is Answer.YES and not given_up:
         return [f"5: {container} stops and has the traffic"]
+    if engine.health is Health.WRONG and not given_up:
+        return [f"5: {container} has the traffic and stops since it answers nonsense"]
     return []
 
 

@@ -13,6 +13,7 @@ from sparkops.swap.rebuild import rebuilt
 from tests.simulation.faults import faults
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.transitions import following, written
+from tests.simulation.views import Health
 from tests.simulation.world import NODES, Gateway, Leader, Machine, Transition, World, fleet
 
 LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1, start_s=1)
@@ -116,7 +117,15 @@ AGAIN = {"again elsewhere": "a-r0 is hung", "again without a lost node": "loss o
 def failed(fault: str) -> World:
     """Release a has served on n2 and does not answer any more: the service needs an operator."""
     world = serving(deployment(A, Slot.BLUE, "n2"))
-    return settle(next(after for label, after in faults(world) if label == fault))
+    hurt = next(after for label, after in faults(world) if label == fault)
+    return settle(hurt.with_machine(_for_good(hurt.machine("n2"))))
+
+
+def _for_good(machine: Machine) -> Machine:
+    """The engines that hang do so after each start."""
+    hung = (engine for engine in machine.engines if engine.health is Health.HUNG)
+    engine = next(hung, None)
+    return machine.holding(replace(engine, turns=Health.HUNG)) if engine else machine
 
 
 def serving(first: Deployment | None) -> World:

@@ -107,6 +107,13 @@ class Story:
         self._become((f"{container} is {health}", replace(self.world.with_machine(changed), touched=True)))
         return self
 
+    def hang(self, container: str) -> Story:
+        """An engine hangs, and does so after each start."""
+        machine = next(machine for machine, engine in self.world.engines() if engine.container == container)
+        hung = replace(machine.existing(container), health=Health.HUNG, turns=Health.HUNG, broken=True)
+        self._become((f"{container} hangs", replace(self.world.with_machine(machine.holding(hung)), touched=True)))
+        return self
+
     def rest(self) -> Story:
         """An hour passes without a restart."""
         self._become(("an hour passes", self.world.with_leader(replace(self.world.leader, rested=True))))

@@ -148,7 +148,7 @@ def test_without_an_active_release_only_a_first_deploy_is_accepted() -> None:
 
 
 def failing() -> Story:
-    return Story.of("in-place").settle().fault("b-r0 is hung").settle()
+    return Story.of("in-place").settle().hang("b-r0").settle()
 
 
 def test_a_release_that_has_ended_for_good_is_deployed_anew() -> None:

@@ -352,12 +352,55 @@ def test_a_restart_that_cannot_stop_the_traffic_needs_an_operator() -> None:
     assert needs(story) == "no progress in phase 'stop traffic'"
 
 
-def test_a_pair_that_hangs_is_not_restarted() -> None:
-    story = Story.of("pair in-place").settle()
+@pytest.mark.parametrize("mode", ["in-place", "pair in-place"])
+def test_a_release_that_does_not_answer_is_restarted_once_the_watch_finds_it_dead(mode: str) -> None:
+    story = Story.of(mode).settle()
     starts = story.journal.starts
-    story.fault("b-r0 is hung").settle()
+    story.fault("b-r0 is hung")
+    while not any(machine.found for machine in story.world.machines):
+        assert story.journal.starts == starts
+        assert story.step()
+    story.settle()
 
-    assert (story.journal.trouble, story.journal.starts) == ("b does not answer", starts)
+    assert (story.journal.trouble, story.journal.starts, story.world.gateway.traffic) == ("", starts + 1, "b")
+
+
+def test_a_release_that_answers_is_not_restarted_although_the_watch_finds_it_dead() -> None:
+    story = Story.of("in-place").settle()
+    journal, fleet = story.journal, story.world.fleet(story.world.leader)
+    report = fleet.reports["n2"]
+    engines = tuple(replace(engine, dead="no step for 300 s") for engine in report.engines)
+    found = replace(fleet, reports={**fleet.reports, "n2": replace(report, engines=engines)})
+
+    assert step(journal, found) is None
+
+
+@pytest.mark.parametrize("mode", ["in-place", "pair in-place"])
+def test_a_release_that_is_dead_after_each_restart_waits_for_an_operator(mode: str) -> None:
+    story = Story.of(mode).settle()
+    starts = story.journal.starts
+    story.hang("b-r0").settle()
+
+    assert story.journal.starts == starts + RESTARTS
+    assert story.journal.trouble
+
+
+@pytest.mark.parametrize("mode", ["beside", "across"])
+def test_a_warm_release_gets_the_traffic_of_one_that_answers_garbage(mode: str) -> None:
+    story = Story.of(mode).until(Phase.RETIRE).fault("b-r0 is wrong").settle()
+
+    assert (story.world.gateway.traffic, story.running, story.journal.trouble) == ("a", ["a-r0"], "")
+
+
+def test_a_release_that_answers_garbage_keeps_running_and_needs_an_operator() -> None:
+    story = Story.of("in-place").settle()
+    starts = story.journal.starts
+    story.fault("b-r0 is wrong").settle()
+
+    assert (story.running, story.journal.starts) == (["b-r0"], starts)
+    assert story.journal.trouble == "b answers garbage: garbled"
+
+    assert story.become("b-r0", Health.GOOD).settle().journal.trouble == ""
 
 
 def test_a_pair_whose_rank_ends_at_the_switch_of_its_restart_serves_again() -> None:
@@ -391,11 +434,11 @@ def test_an_engine_that_computes_gets_the_traffic_of_an_empty_gateway_once_it_an
 
 
 def test_a_service_needs_an_operator_until_it_answers() -> None:
-    story = Story.of("in-place").settle().fault("b-r0 is hung").settle()
+    story = Story.of("in-place").settle().stop_by_hand("b-r0").settle()
     story.become("b-r0", Health.BUSY)
     while story.step():
         pass
-    assert story.journal.trouble == "b does not answer"
+    assert story.journal.trouble == "b-r0 was stopped by hand"
 
     assert story.become("b-r0", Health.GOOD).settle().journal.trouble == ""
 

@@ -12,7 +12,7 @@ from sparkops.swap.leader import step
 from sparkops.swap.model import Answer
 from tests.simulation import laws
 from tests.simulation.faults import ended
-from tests.simulation.guards import asking, guarding, stopped
+from tests.simulation.guards import asking, guarding, stopped, watching
 from tests.simulation.messages import reporting, sending, silence
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader
@@ -32,6 +32,7 @@ def enabled(world: World) -> Iterator[Transition]:
         _engines,
         _streams,
         silence,
+        watching,
         _sampled,
         ended,
         _waited,

@@ -25,6 +25,7 @@ ENDED = (Health.STOPPED, Health.TAKEN)
 CAPACITY = 2.0  # tokens of memory of a node
 LONG = 1e9
 BOOT, EARLIER = "this boot", "an earlier boot"
+DEAD, GARBLED = "dead", "garbled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Engine:
     ending: bool = False
     """Whether `docker stop` has sent its signal: it still answers, and ends."""
     broken: bool = False
-    """Whether a fault has made it hang for good."""
+    """Whether a fault has made it useless for good: a restart does not help, or none is due."""
 
     @property
     def running(self) -> bool:
@@ -81,6 +82,8 @@ class Machine:
     """Containers whose last start Docker refused."""
     unasked: frozenset[str] = frozenset()
     """Running containers whose /health this guard's process has not asked yet: they ran when it began."""
+    found: tuple[tuple[str, str], ...] = ()
+    """Containers that the watch has found `dead` or `garbled`, in this run of them."""
     proofs: tuple[tuple[str, str, Answer], ...] = ()
     problems: tuple[tuple[str, str], ...] = ()
 
@@ -135,6 +138,8 @@ class Machine:
             problems=dict(self.problems),
             refused=dict.fromkeys(self.refused, "refused"),
             paused=self.refused if self.refusing else frozenset(),
+            dead={container: what for container, what in self.found if what == DEAD},
+            garbled={container: what for container, what in self.found if what == GARBLED},
         )
 
 

@@ -109,6 +109,15 @@ def test_it_hangs_some_time_after_it_began_to_serve() -> None:
         assert program.tell().ended() == 0
 
 
+def test_its_answers_turn_to_garbage_some_time_after_it_began_to_serve() -> None:
+    with Program(ANSWERS="bangs", ANSWERS_AFTER_S="0.5") as program:
+        program.serves()
+        assert "Paris" in program.ask(FRANCE)["message"]["content"]
+        time.sleep(0.6)
+        assert "!!!!" in program.ask(FRANCE)["message"]["content"]
+        assert program.tell().ended() == 0
+
+
 def test_a_signal_freezes_steps_and_figures_and_another_one_ends_that() -> None:
     """As in vLLM, whose figures change with a step only: a request that comes meanwhile is not counted."""
     with Program(TOK_S="20") as program, ThreadPoolExecutor(2) as thread:

@@ -17,6 +17,7 @@ environment variable, read once, at the start; an unknown one is an error. Stand
 | STREAM_S             | seconds     | 4       | length of prose when the request sets no max_tokens                  |
 | ANSWERS              | a mode      | true    | true, nonsense, bangs, noise, empty, wrong_name, raw_tools,          |
 |                      |             |         | think_leak: see stand_in/answer.py                                   |
+| ANSWERS_AFTER_S      | seconds     | 0       | time from the first listening to ANSWERS; until then they are true   |
 | HEALTH_ONLY          | 0, 1        | 0       | /health returns 200, and no completion ends                          |
 | HANG_AFTER_S         | seconds     |         | time from the first listening to HEALTH_ONLY                         |
 | ERROR_RATE           | 0 to 1      | 0       | share of the completions that return 500                             |

@@ -85,6 +85,7 @@ class Knobs:
     tok_s: float = _knob(_number(0.01, 100_000, "tokens per second, from 0.01 to 100000"), 50.0)
     stream_s: float = _knob(SECONDS, 4.0)
     answers: str = _knob(_answers, "true")
+    answers_after_s: float = _knob(SECONDS, 0.0)
     health_only: bool = _knob(_switch, default=False)
     hang_after_s: float | None = _knob(SECONDS)
     error_rate: float = _knob(_number(0, 1, "a share from 0 to 1"), 0.0)

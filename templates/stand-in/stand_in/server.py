@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -31,7 +32,8 @@ class Engine:
     """The API server and its state."""
 
     def __init__(self, knobs: Knobs, arguments: Arguments, key: str) -> None:
-        self.knobs = knobs
+        self.turned = knobs
+        self.knobs = replace(knobs, answers="true") if knobs.answers_after_s else knobs
         self.arguments = arguments
         self.key = key
         other = "-other" if knobs.answers == "wrong_name" else ""
@@ -113,6 +115,10 @@ class Engine:
     def hangs(self) -> bool:
         """Whether no completion advances."""
         return not self.core.steps.is_set()
+
+    def turn(self) -> None:
+        """Answer as ANSWERS says from now on."""
+        self.knobs = self.turned
 
     def hang(self) -> None:
         """Make no step any more: completions in progress stop, later ones wait."""
