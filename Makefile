@@ -45,7 +45,7 @@ fuzz: export HYPOTHESIS_PROFILE := fuzz
 fuzz: $(READY)  ## parsers of what recipes, nodes and clients send, against thousands of changed inputs; takes minutes
 	@$(BIN)/pytest tests/fuzz --timeout 3600
 
-gpu: $(READY)  ## build to swap on this machine's NVIDIA GPUs, as root; NAME= names the report (docs/gpu.md)
+gpu: $(READY)  ## build to swap on this machine's NVIDIA GPUs, as root; NAME= names the report (CONTRIBUTING.md)
 	@$(BIN)/python -m tests.gpu $(if $(NAME),--name $(NAME)) $(if $(RECIPE),--recipe $(RECIPE)) \
 	  $(if $(WHEELS),--wheels $(WHEELS)) $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(BASE),--base $(BASE)) $(if $(REACH),--reach $(REACH)) \
 	  $(if $(LOGS),--logs $(LOGS))

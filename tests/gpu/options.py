@@ -20,7 +20,7 @@ class Options:
     wheels: str = ""
     """Directory of wheels with all that the image of the recipe asks for."""
     debian: str = ""
-    """Tar of a Debian trixie root that holds what nodes, gateway and guard install (docs/gpu.md)."""
+    """Tar of a Debian trixie root that holds what nodes, gateway and guard install (CONTRIBUTING.md)."""
     base: str = ""
     """Tar of the CUDA base image of the recipe, from `docker save`."""
     reach: str = ""

@@ -1,8 +1,7 @@
 """Write the shipped locks: `python -m tests.lock.ship [RECIPE...]`, without a node, for arm64.
 
 uv resolves packages as on a Spark, from the local package index, up to some weeks after the release of the recipe's
-vLLM, because an old vLLM does not support newer web frameworks. The digest of the base is not read. docs/locks.md lists
-the lock of each recipe, or why it has none.
+vLLM, because an old vLLM does not support newer web frameworks. The digest of the base is not read.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,7 +37,6 @@ UNTIL = {
 TODAY = "2026-11-22"
 NEWER = {"ray": ("aiohttp", "yarl")}
 """Packages that one which a recipe pins needs newer than the days of its vLLM: Ray 2.60.0 is of November 2026."""
-PAGE = Path(__file__).parents[2] / "docs/locks.md"
 TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
 
 
@@ -99,41 +96,12 @@ def make(loaded: Recipe) -> Lock:
     )
 
 
-def page(recipes: Iterable[Recipe]) -> str:
-    """Return docs/locks.md: each recipe's lock, or why it has none."""
-    lines = [
-        "# Shipped locks",
-        "",
-        "A lock pins the packages of an image by hash, for one architecture; a build on another one is refused. The",
-        "shipped locks are for arm64 and the Python of the base. uv resolved them from the package index of some weeks",
-        "after the release of the recipe's vLLM, because an old vLLM does not support newer web frameworks. They have",
-        "no digest of the base: `sparkops lock NAME --update` on a node adds it, and resolves the newest versions.",
-        "",
-        "| lock | recipes |",
-        "| --- | --- |",
-    ]
-    states: dict[str, list[str]] = {}
-    for listed in recipes:
-        states.setdefault(state(listed), []).append(listed.name)
-    return "\n".join([*lines, *(f"| {words} | {', '.join(names)} |" for words, names in sorted(states.items()))]) + "\n"
-
-
-def state(loaded: Recipe) -> str:
-    """Return the contents of a recipe's lock, or why it has none."""
-    if loaded.lock is None:
-        return f"none: {loaded.unlocked}"
-    torch = f", torch {loaded.image.torch.version}" if loaded.image.torch else ""
-    return f"{loaded.lock.machine}, {len(loaded.lock.packages)} packages{torch}"
-
-
 def main(named: list[str]) -> None:
-    files = shipped.recipes().values()
-    for file in files:
+    for file in shipped.recipes().values():
         loaded = recipe.load_unlocked(file)
         if loaded.unlocked is None and (not named or file.stem in named):
             locks.lock_file(file).write_text(locks.lock_text(loaded.name, make(loaded)))
             print(file.stem, flush=True)
-    PAGE.write_text(page(recipe.load(file) for file in files))
 
 
 if __name__ == "__main__":

@@ -103,10 +103,6 @@ def test_a_newer_web_framework_is_found() -> None:
     assert too_new(newer) == ["fastapi", "starlette", "prometheus-fastapi-instrumentator"]
 
 
-def test_the_page_lists_each_lock_and_each_reason() -> None:
-    assert ship.PAGE.read_text() == ship.page(RECIPES.values())
-
-
 def test_a_package_without_a_wheel_is_held_to_its_source() -> None:
     wheel, source = {"hashes": {"sha256": "1" * 64}}, {"hashes": {"sha256": "2" * 64}}
 

@@ -31,17 +31,23 @@ def diagram() -> str:
 
 
 def _chart(mode: Mode) -> str:
-    return "\n".join(line for edge in _edges(mode) for line in [f"  {edge}"])
-
-
-def _edges(mode: Mode) -> Iterator[str]:
-    journal = _begun(mode)
-    while journal.swap:
-        after = journal.advanced()
-        yield f"{_box(journal.swap.phase)} --> {_box(after.swap.phase) if after.swap else 'done([done])'}"
+    """One chain of the phases, then one line for each end that failures of some phases have in common."""
+    chain: list[str] = []
+    failing: dict[str, list[str]] = {}
+    for journal in _phases(_begun(mode)):
+        assert journal.swap is not None
+        chain.append(_box(journal.swap.phase))
         if back := _failed(journal):
-            yield f"{_box(journal.swap.phase)} -.-> {back}"
-        journal = after
+            failing.setdefault(back, []).append(journal.swap.phase.name.lower())
+    lines = [" --> ".join([*chain, "done([done])"])]
+    lines += [f"{' & '.join(phases)} -.-> {back}" for back, phases in failing.items()]
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _phases(journal: Journal) -> Iterator[Journal]:
+    while journal.swap:
+        yield journal
+        journal = journal.advanced()
 
 
 def _box(phase: Phase) -> str:
