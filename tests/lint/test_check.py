@@ -10,9 +10,8 @@ import yaml
 
 from sparkops.config import assets, overlay
 from sparkops.config import recipe as recipes
-from sparkops.lint.check import check_recipe, findings
+from sparkops.lint.check import check_recipe, findings, of_yaml
 from sparkops.lint.finding import LintFinding
-from sparkops.lint.ignores import of_yaml
 from sparkops.lint.rules.table import NAMES, RULES
 from tests.examples import CUDA, RECIPE
 from tests.lint.cases import KEY, TOKEN

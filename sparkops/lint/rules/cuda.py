@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from sparkops.lint.calls import Call
+from sparkops.lint.dockerfile import BuildStage, BuildStep, StagedBuild, variables
 from sparkops.lint.finding import Violation
-from sparkops.lint.stages import BuildStage, BuildStep, StagedBuild, variables
+from sparkops.lint.shell import Call
 
 SPARK = "12.1a"
 RUNS = frozenset({"12.0", "12.0f", "12.1", "12.1a", "12.1f"})
