@@ -31,7 +31,6 @@ REACHING = {
     "deploy.provision",
     "deploy.sending",
     "doctor.bundle",
-    "doctor.hub_login",
     "doctor.run",
     "engines.endpoints",
     "guard",

@@ -16,9 +16,7 @@ from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say
 from sparkops.doctor.bundle import MANIFEST, archive, collect, files
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.fixes import fixes
-from sparkops.doctor.hub_login import HubLogin
-from sparkops.doctor.run import DoctorResult, diagnose, fix_all
+from sparkops.doctor.run import DoctorResult, HubLogin, diagnose, fix_all, fixes
 from sparkops.doctor.view import lines
 from sparkops.errors import UsageError
 from sparkops.hub.pull import require_encrypted

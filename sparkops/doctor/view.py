@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, NodeHealth, PairRow
-from sparkops.doctor.reasons import AREAS, REASONS, URGENCY
+from sparkops.doctor.rules import AREAS, REASONS, URGENCY
 from sparkops.network.finding import Finding, Severity
 from sparkops.status.merging import Block, Notice, merge
 

@@ -8,7 +8,7 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.errors import CommandFailed
 from sparkops.network import preflight
 from sparkops.network.facts import NodeFabric
-from sparkops.network.ports import End, rdma
+from sparkops.network.links import End, rdma
 from sparkops.nodes.connected import Member
 
 

@@ -12,7 +12,7 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
 from sparkops.doctor import run
-from sparkops.doctor.fixes import Fix, StartedAgent, fixes
+from sparkops.doctor.run import Fix, StartedAgent, fixes
 from sparkops.network.finding import Finding
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Engine
