@@ -66,7 +66,6 @@ REACHING = {
     "startup.watch",
     "status.node_survey",
     "status.read",
-    "status.unused",
     "traffic",
     "transfer.rendezvous",
     "transfer.transfer",

@@ -20,10 +20,9 @@ from sparkops.network.finding import Finding, Same, Severity, problems
 from sparkops.network.links import Link
 from sparkops.network.topology import Pair
 from sparkops.nodes.host import GIB
-from sparkops.status.drift import NEEDS_PERSON
-from sparkops.status.node_row import Memory, NodeRow
+from sparkops.status.join import NEEDS_PERSON, without_node
 from sparkops.status.observation import NodeReport
-from sparkops.status.picture import Drift
+from sparkops.status.picture import Drift, Memory, NodeRow
 from sparkops.watch.finding import EngineFinding
 from sparkops.weights.checkpoint import ModelDirectory
 
@@ -297,7 +296,7 @@ def _down(code: str, container: str, node: NodeFacts) -> Finding | None:
 
 
 def _unread(*, code: str, node: str, error: SparkopsError) -> Finding:
-    return Finding(code=code, node=node, problem=_problem(error), next_step=error.next_step or "sparkops status")
+    return Finding(code=code, node=node, problem=without_node(error), next_step=error.next_step or "sparkops status")
 
 
 def closed(node: str, address: str, why: str) -> Finding:
@@ -435,7 +434,7 @@ def diagnose(
     """
     nodes = [node for node in results.values() if isinstance(node, NodeFacts)]
     unreachable = [
-        Finding(code="UNREACHABLE", node=name, problem=_problem(error), next_step=error.next_step)
+        Finding(code="UNREACHABLE", node=name, problem=without_node(error), next_step=error.next_step)
         for name, error in results.items()
         if isinstance(error, SparkopsError)
     ]
@@ -446,13 +445,9 @@ def diagnose(
     return Diagnosis(ok=not problems(findings), nodes=rows, pairs=list(map(_pair_row, joined)), findings=findings)
 
 
-def _problem(error: SparkopsError) -> str:
-    return error.problem if isinstance(error, NodeError) else str(error)
-
-
 def _row(name: str, node: NodeFacts | SparkopsError) -> NodeHealth:
     if isinstance(node, SparkopsError):
-        return NodeHealth(name=name, reachable=False, error=_problem(node))
+        return NodeHealth(name=name, reachable=False, error=without_node(node))
     host = node.host
     return NodeHealth(
         name=name,

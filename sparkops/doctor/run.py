@@ -33,10 +33,9 @@ from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent, silent
 from sparkops.status.join import join
-from sparkops.status.observation import NodeReport
+from sparkops.status.observation import NodeReport, reported
 from sparkops.status.picture import Status
 from sparkops.status.read import Reader
-from sparkops.status.survey import reported
 from sparkops.weights import models
 from sparkops.weights.checkpoint import ModelDirectory
 

@@ -12,9 +12,8 @@ from sparkops.doctor.facts import NodeFacts
 from sparkops.errors import ConnectionLost, NotReady
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.network.finding import Severity
-from sparkops.status.node_row import NodeRow
 from sparkops.status.observation import NodeReport
-from sparkops.status.picture import Drift
+from sparkops.status.picture import Drift, NodeRow
 from sparkops.watch.finding import EngineFinding
 from tests.doctor.test_rules import examined
 from tests.examples import HOST

@@ -81,12 +81,12 @@ def codes(facts: NodeFacts) -> list[tuple[str, Severity]]:
     return [(finding.code, finding.severity) for finding in rules.examine(facts)]
 
 
-def diagnose(*reports: NodeFacts, rules: Rules | None = None, **lost: SparkopsError) -> Diagnosis:
+def diagnose(*reports: NodeFacts, **lost: SparkopsError) -> Diagnosis:
     facts, configs = (
         {report.name: report.fabric for report in reports},
         {report.name: report.config for report in reports},
     )
-    pairs = topology.pairs(facts, configs, rules or Rules())
+    pairs = topology.pairs(facts, configs, Rules())
     everything: dict[str, NodeFacts | SparkopsError] = {**{report.name: report for report in reports}, **lost}
     return rules.diagnose(dict(sorted(everything.items())), pairs, [])
 

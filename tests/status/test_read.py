@@ -29,10 +29,9 @@ from sparkops.nodes.local import LocalNode
 from sparkops.nodes.program import python
 from sparkops.nodes.waiting import START_FAILED
 from sparkops.status.commands import request
-from sparkops.status.observation import NodeReport
+from sparkops.status.observation import NodeReport, read, reported
 from sparkops.status.picture import Health
 from sparkops.status.read import Reader
-from sparkops.status.survey import read, reported
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.docker_socket import docker_socket

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from sparkops.status.node_row import Gpu, Memory, NodeRow
 from sparkops.status.picture import (
     Drift,
     GatewayRow,
+    Gpu,
     Health,
     Live,
+    Memory,
+    NodeRow,
     RankRow,
     ReplicaRow,
     ServiceRow,
