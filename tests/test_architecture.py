@@ -45,7 +45,6 @@ REACHING = {
     "images.distribute",
     "images.offline",
     "lock.locking",
-    "maintenance.cordoning",
     "maintenance.drain",
     "maintenance.returning",
     "network.preflight",

@@ -18,8 +18,7 @@ from sparkops.config import assets, files
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.errors import UsageError
-from sparkops.hub.image import IMAGE
-from sparkops.hub.pull import Hub, hub_order, pull_model
+from sparkops.hub.pull import IMAGE, Hub, hub_order, pull_model
 from sparkops.nodes.connected import Member, connect
 from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models

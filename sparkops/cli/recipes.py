@@ -18,7 +18,7 @@ from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.gateway.image import gateway_dockerfile
 from sparkops.guard_client.image import guard_dockerfile
-from sparkops.hub.image import HUB, hub_dockerfile
+from sparkops.hub.pull import HUB, hub_dockerfile
 from sparkops.names import GATEWAY, GUARD
 from sparkops.render import context
 
