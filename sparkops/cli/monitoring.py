@@ -10,7 +10,7 @@ import typer
 from sparkops.cli.named import load_fleet
 from sparkops.cli.terminal import say, write
 from sparkops.gateway.files import load_monitoring_key
-from sparkops.monitoring.files import PROMETHEUS, files
+from sparkops.monitoring import PROMETHEUS, files
 
 
 def monitoring(
