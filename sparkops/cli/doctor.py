@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.models import read_token
+from sparkops.cli.images import read_token
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
 from sparkops.cli.progress import progress

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.intents import leading_guard
+from sparkops.cli.intents import conclude, leading_guard
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ALLOW_DOWNTIME, DRY_RUN, JSON, WAIT, make_family
-from sparkops.cli.outcome import conclude
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.deploy.operation import Operation
 from sparkops.guard_client.cordon import Cordon
