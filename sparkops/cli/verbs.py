@@ -65,7 +65,7 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
     "Start": {
         "demo": Verb("demo", "demo", "Try a swap under load on this machine"),
         "init": Verb("init", "init", "Create an inventory file"),
-        "trust": Verb("init", "trust", "Pin the nodes' SSH host keys"),
+        "trust": Verb("trust", "trust", "Pin the nodes' SSH host keys"),
         "doctor": Verb("doctor", "doctor", "Check nodes and their network"),
         "recipes": Verb("recipes", "recipes", "List recipes by service"),
         "show": Verb("recipes", "show", "Print a recipe with all defaults"),

@@ -9,8 +9,7 @@ from itertools import chain
 from sparkops.command import Command
 from sparkops.docker.commands import docker, remove
 from sparkops.prune import retention
-from sparkops.prune.retention import CACHE, Intended, Surroundings
-from sparkops.prune.stored import Stored, StoredEngine, StoredImage
+from sparkops.prune.retention import CACHE, Intended, Stored, StoredEngine, StoredImage, Surroundings
 from sparkops.release import SHORT, recipe_named, recipe_of
 
 REMOVE_S = 600.0  # 30 GB of layers are many files

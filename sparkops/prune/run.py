@@ -15,10 +15,9 @@ from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent
-from sparkops.prune import stored
+from sparkops.prune import retention
 from sparkops.prune.plan import Policy, Pruning, Removal, plan
-from sparkops.prune.retention import Intended
-from sparkops.prune.stored import Stored
+from sparkops.prune.retention import Intended, Stored
 from sparkops.swap.journal import Journal
 from sparkops.swap.values import WireError
 
@@ -84,9 +83,11 @@ def read_disk(member: Member, others: Collection[str] = ()) -> Stored:
     `others`: IDs of containers of sparkops besides the engines, whose images count as unused.
     """
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    usage = stored.usage(member.engine.disk())
-    engines = [stored.engine(member.name, inspect, usage.written) for inspect in member.engine.containers()]
-    images = [stored.image(inspect, member.engine.history(inspect["Id"])) for inspect in member.engine.images()]
+    usage = retention.parse_usage(member.engine.disk())
+    engines = [retention.parse_engine(member.name, inspect, usage.written) for inspect in member.engine.containers()]
+    images = [
+        retention.parse_image(inspect, member.engine.history(inspect["Id"])) for inspect in member.engine.images()
+    ]
     known = {*others, *(engine.id for engine in engines)}
     return Stored(
         node=member.name,

@@ -23,8 +23,7 @@ from sparkops.network import firewall
 from sparkops.nodes.host import GIB
 from sparkops.prune import retention
 from sparkops.prune.plan import REMOVE_S, Kept, Removal, remove_image, remove_volume, shrink_build_cache
-from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE
-from sparkops.prune.stored import Stored, StoredImage
+from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE, Stored, StoredImage
 from sparkops.release import SHORT, TRUSTED
 from sparkops.weights.checkpoint import Checkpoint
 
