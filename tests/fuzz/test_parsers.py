@@ -232,7 +232,6 @@ def test_a_text_in_place_of_a_reply(text: str) -> None:
     holds(lambda: parse_gateway(text), ValueError)
     holds(lambda: Worker.parse(text), ValueError)
     holds(lambda: bundle.evidence(text), ValueError)
-    holds(lambda: bundle.reply(text), ValueError)
 
 
 KINDS = (Journal, Order, messages.Envelope, messages.Orders, messages.GuardReply)
