@@ -179,6 +179,8 @@ SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 OF_SERVICE = '{service=~"$service"}'
 OF_NODE = '{node=~"$node"}'
 RATE = "[$__rate_interval]"
+_FAMILY = "sparkops_engine_first_token_seconds"
+FIRST_TOKEN = f"rate({_FAMILY}_sum{OF_SERVICE}{RATE}) / rate({_FAMILY}_count{OF_SERVICE}{RATE})"
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,6 @@ class Panel:
     queries: Sequence[tuple[str, str]]
     kind: str = "timeseries"
     width: int = 8
-
-
-def _first_token() -> str:
-    family = "sparkops_engine_first_token_seconds"
-    return f"rate({family}_sum{OF_SERVICE}{RATE}) / rate({family}_count{OF_SERVICE}{RATE})"
 
 
 def _share(part: str, whole: str) -> str:
@@ -233,7 +230,7 @@ ROWS: Mapping[str, Sequence[Panel]] = {
             "tokens/s",
             ((f"rate(sparkops_engine_generated_tokens_total{OF_SERVICE}{RATE})", ENGINE),),
         ),
-        Panel("Time to the first token, mean", "s", ((_first_token(), ENGINE),)),
+        Panel("Time to the first token, mean", "s", ((FIRST_TOKEN, ENGINE),)),
         Panel(
             "Requests",
             "short",

@@ -153,17 +153,14 @@ def uninstall(
         planned = prepare(target)
         if not json:
             data(str(planned))
-        if (planned.removals or planned.leader) and not dry_run and confirm(_question(planned), yes=yes):
+        weights = f", {planned.weights / GIB:.2f} GiB of them model files," if planned.weights else ""
+        question = f"Remove {len(planned.removals)} items{weights} from {planned.node}?"
+        if (planned.removals or planned.leader) and not dry_run and confirm(question, yes=yes):
             removed = run(target, planned, report, wait)
             say(f"{node}: {len(removed)} removed", fg="green")
             say(f"next: remove {node} from {fleet.file}, or the next deploy installs a guard there again")
     if json:
         data_json(_uninstall_json(planned, removed))
-
-
-def _question(planned: Uninstall) -> str:
-    weights = f", {planned.weights / GIB:.2f} GiB of them model files," if planned.weights else ""
-    return f"Remove {len(planned.removals)} items{weights} from {planned.node}?"
 
 
 def _uninstall_json(planned: Uninstall, removed: tuple[Removal, ...]) -> dict[str, object]:

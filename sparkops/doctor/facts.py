@@ -119,7 +119,9 @@ def parse_machine(text: str) -> MachineFacts:
         toolkit="toolkit" in values,
         gpu="".join(values["gpu"]),
         gpu_error="".join(values["gpu-error"]),
-        open_ports=frozenset(_port(socket) for socket in values["listen"] if not _address(socket).is_loopback),
+        open_ports=frozenset(
+            int(socket.partition(":")[2], 16) for socket in values["listen"] if not _address(socket).is_loopback
+        ),
         cdi=tuple(values["cdi"]),
         swap_gib=_gib(values["swap"][-1].split()[0]) if "swap" in values else None,
         oom_killers=frozenset(values["killer"]),
@@ -147,10 +149,6 @@ def _scores(rows: Iterable[list[str]]) -> dict[str, int]:
     for name, score in rows:
         lowest[name] = min(int(score), lowest.get(name, int(score)))
     return lowest
-
-
-def _port(socket: str) -> int:
-    return int(socket.partition(":")[2], 16)
 
 
 def _address(socket: str) -> IPv4Address | IPv6Address:

@@ -171,7 +171,9 @@ def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | N
         for pair, ranks in topology.pairs_to_test(joined)
         for finding in preflight.run(connected, ranks, pair.facts, report=report)
     ]
-    reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **_reports(connected)}
+    with closing(Reader(fleet, connected.members, fleet.gateway)) as reader:
+        read = {name: reported(name, outcome) for name, outcome in reader.read().items()}
+    reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **read}
     status = join(list(results), reports, fleet.gateway)
     live += rules.reached(nodes, reports, status.drift)
     live += rules.unresolved(status.drift)
@@ -180,11 +182,6 @@ def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | N
     live += _closed(status)
     live += login.findings(nodes) if login else ()
     return DoctorResult(rules.diagnose(results, joined, live), status)
-
-
-def _reports(connected: Connected) -> dict[str, NodeReport | SparkopsError]:
-    with closing(Reader(connected.fleet, connected.members, connected.fleet.gateway)) as reader:
-        return {name: reported(name, outcome) for name, outcome in reader.read().items()}
 
 
 def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:

@@ -522,14 +522,14 @@ class _Shell:
                     yield _unwrapped(replace(call, argv=argv, redirects=()))
 
 
-def _runner(argv: list[str]) -> str | None:
-    return RUNNERS.get(basename(argv[0])) if argv[1:2] == ["run"] else None
-
-
 def _unwrapped(call: Call) -> Call:
     argv, environment = list(call.argv), dict(call.environment)
-    while argv and (valued := WRAPPERS.get(basename(argv[0]), _runner(argv))) is not None:
-        program = basename(argv.pop(0))
+    while argv:
+        program = basename(argv[0])
+        valued = WRAPPERS.get(program, RUNNERS.get(program) if argv[1:2] == ["run"] else None)
+        if valued is None:
+            break
+        argv.pop(0)
         if program in RUNNERS:
             argv.pop(0)
         elif program == "xargs":

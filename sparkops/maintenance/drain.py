@@ -186,17 +186,14 @@ def _moved_or_stopped(
         if not unread:
             raise
     problem = f"{step.service}: not stopped: {' and '.join(unread)} cannot be reached, and may have room for it"
-    raise PlanRefused(problem, next_step=f"sparkops doctor\nOr name the nodes that count: {_only(node, elsewhere)}")
+    only = " ".join([f"sparkops node drain {node} --stop", *(f"--to {name}" for name in elsewhere.nodes)])
+    raise PlanRefused(problem, next_step=f"sparkops doctor\nOr name the nodes that count: {only}")
 
 
 def _unread(operation: Operation, node: str, options: DrainOptions) -> list[str]:
     """Return the nodes that a service may move to, and that cannot be reached."""
     names = options.to or tuple(operation.connected.fleet.nodes)
     return [name for name in names if name != node and name in operation.connected.unreachable]
-
-
-def _only(node: str, elsewhere: DeployOptions) -> str:
-    return " ".join([f"sparkops node drain {node} --stop", *(f"--to {name}" for name in elsewhere.nodes)])
 
 
 def _has_room(
@@ -283,7 +280,8 @@ def wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
         for left in lefts.values():
             operation.report(Event(node, left, lasting=repeats.keeps(left, time.monotonic())))
 
-    longest_s = max((_warm_s(state) for state in led(leader)), default=0.0)
+    warm = (state.journal.warm for state in led(leader))
+    longest_s = max((old.limits.keep_old_s for old in warm if old), default=0.0)
     step = f"sparkops node drain {node} continues"
     stopped = Interrupted(f"{node}: not drained yet", next_step=step)
     waiting = Waiting(POLL_S, longest_s + END_S, operation.connected.cancel, interrupted=stopped)
@@ -293,8 +291,3 @@ def wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
         raise stopped from None
     if lefts:
         raise Busy("\n".join(lefts.values()), next_step=step)
-
-
-def _warm_s(state: ServiceState) -> float:
-    warm = state.journal.warm
-    return warm.limits.keep_old_s if warm else 0.0

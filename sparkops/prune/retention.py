@@ -8,9 +8,10 @@ stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from sparkops.docker import facts
@@ -46,6 +47,16 @@ class StoredImage:
     inputs: str
     built_at: float
     steps: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """Its tags, or a part of its ID without one."""
+        return ", ".join(self.tags) or self.id.removeprefix("sha256:")[:SHORT]
+
+    def own_bytes(self, others: Iterable[StoredImage]) -> int:
+        """Return the bytes of its steps that no other image shares."""
+        shared = set(chain.from_iterable(other.steps for other in others))
+        return sum(size for step, size in self.steps.items() if step not in shared)
 
 
 @dataclass(frozen=True)

@@ -127,10 +127,6 @@ def missing(ranks: Sequence[RankReport]) -> tuple[int, ...]:
     return tuple(number for number in range(ranks[0].container.ranks) if number not in running) if running else ()
 
 
-def _runs(ranks: Sequence[RankReport]) -> bool:
-    return any(rank.container.running for rank in ranks)
-
-
 def services(reports: Sequence[NodeReport], *, complete: bool = True) -> Iterator[ServiceReport]:
     """Yield every service of these nodes by name. `complete`: all nodes and their guards could be read."""
     ranks = [rank for report in reports for rank in report.ranks]
@@ -140,7 +136,8 @@ def services(reports: Sequence[NodeReport], *, complete: bool = True) -> Iterato
     for name in sorted({rank.container.service for rank in ranks} | fronts.keys() | led):
         own_ranks = tuple(rank for rank in ranks if rank.container.service == name)
         own_states = tuple(state for state in states if state.journal.service == name)
-        if own_states and all(state.journal.forgotten for state in own_states) and not _runs(own_ranks):
+        runs = any(rank.container.running for rank in own_ranks)
+        if own_states and all(state.journal.forgotten for state in own_states) and not runs:
             continue
         front = None if any(state.direct for state in own_states) else fronts.get(name)
         events = tuple(event for report in reports for event in report.events.get(name, ()))

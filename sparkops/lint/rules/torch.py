@@ -243,7 +243,8 @@ class _TorchPins:
                 return False
         names = wheels_in(build, self.stage, posixpath.dirname(path))
         if UNNAMED in names:
-            return install.tool == "uv" or any(map(ENGINE.search, _texts(build)))
+            texts = (instruction.rest.text for instruction in build.dockerfile.instructions)
+            return install.tool == "uv" or any(map(ENGINE.search, texts))
         if torch is None:
             return bool(names & NEEDS_TORCH)
         return bool(names & ENGINES) and not (install.tool == "pip" and self.file_strips)
@@ -252,10 +253,6 @@ class _TorchPins:
     def may_pin(self) -> bool:
         """Whether a file that may pin torch comes from elsewhere, so that its text is unknown."""
         return any(file.may_exist and file.text is None for file in self.pinning_files)
-
-
-def _texts(build: StagedBuild) -> Iterator[str]:
-    return (instruction.rest.text for instruction in build.dockerfile.instructions)
 
 
 def _torch_of_image(image: str) -> str:
