@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER, GATEWAY
@@ -14,7 +14,7 @@ from sparkops.nodes.node import GatewayPlace
 from sparkops.startup import durations
 from sparkops.status import picture
 from sparkops.status.observation import NodeReport, RankReport, ServiceReport, missing, replicas, services
-from sparkops.status.picture import Drift, Gpu, Health, Memory, NodeRow
+from sparkops.status.picture import Drift, Health, Memory, NodeRow
 from sparkops.swap import trouble
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase
@@ -225,12 +225,10 @@ def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
     host = report.host
     memory = Memory(total_gib=round(host.memory_total_gib, 1), available_gib=round(host.memory_available_gib, 1))
     gpus = [
-        Gpu(
-            **{
-                **asdict(gpu),
-                "memory_used_gib": _rounded(gpu.memory_used_gib, 1),
-                "memory_total_gib": _rounded(gpu.memory_total_gib, 1),
-            }
+        replace(
+            gpu,
+            memory_used_gib=_rounded(gpu.memory_used_gib, 1),
+            memory_total_gib=_rounded(gpu.memory_total_gib, 1),
         )
         for gpu in report.gpus
     ]

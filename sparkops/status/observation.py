@@ -19,7 +19,7 @@ from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.replies import is_unknown_request, refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
-from sparkops.nodes.host import GpuState, HostFacts
+from sparkops.nodes.host import Gpu, HostFacts
 from sparkops.status.commands import EVENTS
 from sparkops.status.picture import Health
 from sparkops.swap import values
@@ -56,7 +56,7 @@ class NodeReport:
     states: tuple[ServiceState, ...] = ()
     events: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By service that its guard leads: the last events, oldest first."""
-    gpus: tuple[GpuState, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     findings: tuple[EngineFinding, ...] = ()
     """What its guard has found in the engines of the node."""
     cordon: Cordon = field(default_factory=Cordon)

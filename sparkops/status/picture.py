@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from sparkops.nodes.host import Gpu
 from sparkops.watch.finding import EngineFinding
 
 
@@ -17,24 +18,6 @@ class Memory:
     """Total memory in GiB."""
     available_gib: float
     """Memory available to new programs, in GiB."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gpu:
-    """Load of a GPU, as reported by its driver; null if unknown."""
-
-    use: float | None
-    """Share of the driver's last sample period in which it computed, 0 to 1."""
-    power_w: float | None
-    """Power in watts."""
-    temperature_c: float | None
-    """Temperature in degrees Celsius."""
-    clock_mhz: float | None
-    """Clock of the processors in MHz."""
-    memory_used_gib: float | None = None
-    """Used memory of a discrete GPU in GiB (2^30 bytes); null where it shares the node's, as on a Spark."""
-    memory_total_gib: float | None = None
-    """Total memory of a discrete GPU in GiB; null where it shares the node's."""
 
 
 @dataclass(frozen=True, kw_only=True)

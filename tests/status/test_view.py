@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from sparkops.nodes.host import Gpu
 from sparkops.status.picture import (
     Drift,
     GatewayRow,
-    Gpu,
     Health,
     Live,
     Memory,
