@@ -47,7 +47,7 @@ def port_words(device: Device | None, interface: str | None) -> str:
     return f"{device.name} ({interface})" if device else f"{interface}"
 
 
-def rdma(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End | Finding]:
+def rdma_ports(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End | Finding]:
     """Yield the ports for RoCE, and findings about the inventory."""
     if isinstance(config.fabric, list):
         for port in config.fabric:
@@ -59,8 +59,8 @@ def rdma(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End | Fin
                 yield from _ends(node, device, interface, _global(interface.addresses))
 
 
-def tcp(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End]:
-    """Yield the ports for plain TCP. rdma() reports wrong names in the inventory."""
+def tcp_ports(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End]:
+    """Yield the ports for plain TCP. rdma_ports() reports wrong names in the inventory."""
     if isinstance(config.fabric, list):
         for port in config.fabric:
             named = [end for end in _named(node, facts, port) if isinstance(end, End)]
@@ -71,7 +71,7 @@ def tcp(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End]:
             yield from (End(node, interface, address) for address in _global(interface.addresses))
 
 
-def halves(node: str, facts: NodeFabric, used: Collection[str]) -> Iterator[Finding]:
+def half_ports(node: str, facts: NodeFabric, used: Collection[str]) -> Iterator[Finding]:
     """Yield devices whose twin is up and not `used` (names of devices): NCCL measured 98 instead of 161 Gbit/s.
 
     Source: tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35.
