@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -128,10 +128,14 @@ def _check(file: Path) -> CheckedFile:
         return check_dockerfile(_text(file), str(file))
     loaded, written = recipe.load(file, parts=False), overlay.read(file)
     texts = {path: _text(path) for path in (file, *written.files.values())}
-    return check_recipe(loaded, written, texts, assets.load_templates(), assets.load_mods())
+    return check_recipe(loaded, written, texts, *_assets())
 
 
 @cache
+def _assets() -> tuple[Mapping[str, str], Mapping[str, bytes]]:
+    return assets.load_templates(), assets.load_mods()
+
+
 def _text(file: Path) -> str:
     try:
         content = sys.stdin.buffer.read(files.MOST + 1) if file == STDIN else files.read(file)
