@@ -1,4 +1,7 @@
-"""Files for Prometheus and Grafana: scrape configuration, alert rules and a dashboard for a fleet. Pure."""
+"""Files for Prometheus and Grafana, from the inventory: scrape configuration, alert rules and a dashboard. Pure.
+
+The rules are over what guards (guard/exposition.py) and HAProxy serve.
+"""
 
 from __future__ import annotations
 

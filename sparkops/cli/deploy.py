@@ -1,4 +1,4 @@
-"""The verbs fit, plan, up and deploy."""
+"""The verbs fit, plan, up and deploy, and the memory section of `plan`."""
 
 from __future__ import annotations
 

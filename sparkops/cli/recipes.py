@@ -1,4 +1,4 @@
-"""The verbs recipes, show, render and schema."""
+"""The verbs recipes, with where each fits, show, render and schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The findings of doctor about each node and each pair, with reason, area and next step. Pure."""
+"""The findings of doctor: about each node, its resources, agents and weights, and about each pair of nodes. Pure.
+
+Each has a reason, an area and a next step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Examine every reachable node, send packets between linked nodes, and run the safe fixes."""
+"""Examine every reachable node, send packets between linked nodes, verify the hub's token, and run fixes.
+
+The fixes of `doctor --fix` stop and delete nothing, and can be repeated.
+"""
 
 from __future__ import annotations
 

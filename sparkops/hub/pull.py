@@ -1,4 +1,7 @@
-"""Download a model from its hub to one node, with the hub's library, in an image of its own."""
+"""Download a model from its hub to one node, with the hub's library, in an image of its own.
+
+The image is Debian's Python with huggingface_hub, independent of recipes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A Dockerfile as instructions, and as stages: what each inherits, runs and installs."""
+"""Parse a Dockerfile as BuildKit does, into instructions with line numbers, and split these into stages.
+
+Supports parser directives, continuations, comments and blank lines inside an instruction, heredocs and ONBUILD. Text
+that BuildKit cannot parse becomes a problem with its line, and parsing continues. dockerfile-parse 2.0.1 is no
+alternative: it parses the body of a heredoc as instructions, and stops at a blank line inside a RUN.
+"""
 
 from __future__ import annotations
 

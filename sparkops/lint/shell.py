@@ -1,4 +1,10 @@
-"""A shell script as the programs that it calls: words, pipelines, and calls with what the text has of them."""
+"""Read a shell script, such as that of a RUN, as the programs that it calls. Runs nothing.
+
+It is split into words and operators, parsed into pipelines of commands, and listed as calls, with arguments,
+environment and input if the text has them. Supports quotes, comments, substitutions, redirections, heredocs, control
+words (if, for, case, {), and conditions whose result is known from the file. bashlex is no alternative: it lacks `case`
+and `[[ -f`, and its licence is the GPL.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of links and images before a deploy: commands and what their outputs mean. Pure."""
+"""Checks of links, and of the image of ranks, which take seconds, before a model is loaded for minutes. Pure."""
 
 from __future__ import annotations
 

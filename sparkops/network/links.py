@@ -1,4 +1,7 @@
-"""Ports of the nodes that can carry data, and the links between them: which nodes they join, what breaks them. Pure."""
+"""Ports of the nodes that can carry data, and the links between them. Pure.
+
+Ports are read on the node, or named in the inventory. Subnets join them: they have other names on every node.
+"""
 
 from __future__ import annotations
 

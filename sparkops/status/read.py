@@ -1,4 +1,8 @@
-"""Read every node for status: one connection each, and the report of its guard or else one command."""
+"""Read every node for status: one connection each, and the report of its guard or else one command.
+
+A node without containers of sparkops is read without a program: that of status/node_survey.py loads Python on the node,
+40 ms of a core, where Docker's list and a few lines of shell take 10.
+"""
 
 from __future__ import annotations
 

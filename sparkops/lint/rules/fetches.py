@@ -1,4 +1,7 @@
-"""Rules about what a build takes from elsewhere: images, scripts, repositories, models, lists of packages."""
+"""Rules about what a build takes from elsewhere, so that every build gets the same, and its layers keep no more.
+
+Versions of images, scripts run from the network, commits of repositories, lists of apt, timeouts of uv and pip.
+"""
 
 from __future__ import annotations
 
