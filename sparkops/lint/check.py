@@ -43,21 +43,21 @@ class Ignore:
         return covered and bool(self.reason) and finding.rule in self.names
 
 
-def of_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
+def ignores_in_dockerfile(dockerfile: Dockerfile, file: str) -> Iterator[Ignore]:
     """Yield the ignores of a Dockerfile: each applies to the instruction containing or following it."""
     for comment in dockerfile.comments:
         following = (instruction for instruction in dockerfile.instructions if instruction.end >= comment.line)
         covered = next((range(instruction.line, instruction.end + 1) for instruction in following), range(0))
-        yield from _read(file, comment.line, comment.text, covered)
+        yield from _ignores(file, comment.line, comment.text, covered)
 
 
-def of_yaml(text: str, file: str) -> Iterator[Ignore]:
+def ignores_in_yaml(text: str, file: str) -> Iterator[Ignore]:
     """Yield the ignores of a YAML file: each covers the value on its line or the next one, with all nested values."""
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if match := IN_YAML.fullmatch(line):
             begin = number if match[1].strip() else next(_values(lines, number), len(lines) + 1)
-            yield from _read(file, number, match[2], _block(lines, begin))
+            yield from _ignores(file, number, match[2], _block(lines, begin))
 
 
 def _values(lines: list[str], after: int) -> Iterator[int]:
@@ -80,7 +80,7 @@ def _block(lines: list[str], begin: int) -> range:
     return range(begin, end + 1)
 
 
-def _read(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]:
+def _ignores(file: str, line: int, comment: str, covers: range) -> Iterator[Ignore]:
     if match := COMMENT.match(comment):
         names = tuple(name for name in (match[1] or "").split(",") if name)
         yield Ignore(file, line, names, match[2].strip(), covers)
@@ -147,7 +147,7 @@ def check_dockerfile(text: str, file: str) -> CheckedFile:
         if rule.check
         for violation in rule.check(staged)
     )
-    return CheckedFile(file, tuple(violations), tuple(of_dockerfile(dockerfile, file)))
+    return CheckedFile(file, tuple(violations), tuple(ignores_in_dockerfile(dockerfile, file)))
 
 
 def check_recipe(
@@ -169,7 +169,7 @@ def check_recipe(
         for violation in violations
         for file, line in [source.place(violation.where)]
     )
-    ignores = (ignore for file, text in texts.items() for ignore in of_yaml(text, str(file)))
+    ignores = (ignore for file, text in texts.items() for ignore in ignores_in_yaml(text, str(file)))
     return CheckedFile(str(source.file), tuple(placed), tuple(ignores))
 
 
