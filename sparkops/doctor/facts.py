@@ -12,7 +12,6 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.docker.facts import Container
 from sparkops.errors import NodeError
 from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding, Severity
 from sparkops.nodes.host import GIB, KIB, HostFacts
 from sparkops.weights.checkpoint import ModelDirectory
 
@@ -178,9 +177,3 @@ class NodeFacts:
     gateway: bool = False
     agents: Mapping[str, str] = field(default_factory=dict)
     weights: ModelDirectory | NodeError | None = None
-
-
-def warning(code: str, node: str, problem: str, step: str, *, fixable: bool = False) -> Finding:
-    """Return a finding that stops no deploy."""
-    severity = Severity.WARNING
-    return Finding(code=code, node=node, problem=problem, next_step=step, severity=severity, fixable=fixable)

@@ -15,7 +15,7 @@ from sparkops.config.image import Image
 from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
-from sparkops.doctor.facts import NodeFacts, warning
+from sparkops.doctor.facts import NodeFacts
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.network import firewall, topology
 from sparkops.network.facts import Device, NodeFabric
@@ -138,6 +138,12 @@ Areas and codes stand with the most urgent first.
 """
 REASONS = {code: reason for codes in AREAS.values() for code, reason in codes.items()}
 URGENCY = {code: number for number, code in enumerate(REASONS)}
+
+
+def warning(code: str, node: str, problem: str, step: str, *, fixable: bool = False) -> Finding:
+    """Return a finding that stops no deploy."""
+    severity = Severity.WARNING
+    return Finding(code=code, node=node, problem=problem, next_step=step, severity=severity, fixable=fixable)
 
 
 def explained(finding: Finding) -> Finding:

@@ -24,7 +24,7 @@ from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.doctor import rules
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.facts import NodeFacts, machine_query, parse_machine, warning
+from sparkops.doctor.facts import NodeFacts, machine_query, parse_machine
 from sparkops.errors import CommandFailed, NodeError, NotReady, SparkopsError
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
@@ -130,7 +130,7 @@ class HubLogin:
         if nodes and len(directories) == len(nodes) and not any(item.complete for item in checkpoints):
             names = ", ".join(node.name for node in nodes)
             problem = f"no token is configured, and no node has a complete model: {names}"
-            yield warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
+            yield rules.warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
 
     def _refused(self) -> Iterator[Finding]:
         """Yield a finding for a refused token. Redirects are not followed: they would send the token elsewhere."""
@@ -140,14 +140,14 @@ class HubLogin:
             status = requests.get(url, headers=headers, timeout=HUB_S, allow_redirects=False).status_code
         except requests.RequestException as error:
             problem = f"the token could not be verified at {url}: {type(error).__name__}"
-            yield warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
+            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
             return
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             problem = f"the hub refused the token: {url} answered {status}, expected 200"
             yield Finding(code="HUB_LOGIN", node=HERE, problem=problem, next_step=MAKE_ONE)
         elif status != HTTPStatus.OK:
             problem = f"the token could not be verified: {url} answered {status}, expected 200"
-            yield warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
+            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
 
 
 CONNECT_S = 3.0
