@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
@@ -292,7 +291,7 @@ def schema(
         raise UsageError(f"unknown schema {of}, expected one of: {', '.join(models)}")
     model = models[of]
     json_schema = model.model_json_schema(schema_generator=DocumentedSchema)
-    text = reference(model) if markdown else json.dumps(json_schema, indent=2) + "\n"
+    text = reference(model) if markdown else dumps(json_schema, indent=2) + "\n"
     if output:
         write(output, text)
     else:
