@@ -43,13 +43,13 @@ def conclude(following: Following, accepted: Accepted, *, detach: bool, json: bo
     _show_success(service, ending)
 
 
-def _show_success(service: str, ending: Ending, node: str = "") -> None:
+def _show_success(service: str, ending: Ending) -> None:
     """Print the result of an intent that succeeded, and the seconds of its phases."""
     serves = f"{ending.release} serves" if ending.release else "no release serves"
     mode = f", mode {ending.mode}" if ending.mode else ""
     results = {"stopped": "stopped", "waiting": f"{ending.release} is active and waits for promotion{mode}"}
     result = results.get(ending.result, f"{ending.result}: {serves}{mode}")
-    say(f"{f'{node}: ' if node else ''}{service}: {result}", fg="green")
+    say(f"{service}: {result}", fg="green")
     if ending.seconds:
         say("  " + " · ".join(f"{phase} {took:g} s" for phase, took in ending.seconds.items()), fg="green")
     if ending.cut:
@@ -67,11 +67,11 @@ def _show_accepted(service: str, accepted: Accepted, *, json: bool) -> None:
         data_json({"service": service, "result": "accepted", "intent": accepted.intent or None})
 
 
-def _failure(service: str, ending: Ending, code: int, node: str = "") -> SparkopsError:
+def _failure(service: str, ending: Ending, code: int) -> SparkopsError:
     """Return the error of an intent that failed."""
     serves = f"{ending.release} serves" if ending.release else "no release serves"
     kinds = {InPlaceFailed.exit_code: InPlaceFailed, NeedsOperator.exit_code: NeedsOperator}
-    problem = f"{f'{node}: ' if node else ''}{service}: {ending.result}: {ending.why}; {serves}"
+    problem = f"{service}: {ending.result}: {ending.why}; {serves}"
     error = kinds.get(code, SparkopsError)(problem, next_step=ending.next_step or f"sparkops history {service}")
     error.exit_code = code
     return error

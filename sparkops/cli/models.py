@@ -38,7 +38,13 @@ from sparkops.weights.plan import in_words
 from sparkops.weights.prepare import Preparation, plan_steps, take_steps
 from sparkops.weights.steps import read_by_engine, remedy
 
+Result = TypeVar("Result")
+REPLACE = Annotated[bool, typer.Option("--replace", help="Replace another model in the same directory")]
 
+family = make_family("models", "Manage model weights on the nodes")
+
+
+@family.command("list")
 def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> None:
     """List models and their state
 
@@ -85,43 +91,7 @@ def _as_json(directory: ModelDirectory) -> dict[str, object]:
     return {**facts, "models": models}
 
 
-def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSON = False) -> None:
-    """Check weights against the recipe
-
-    Checks names, sizes, headers, index and revision on every node that has them.
-
-    Exit code 1 if weights are missing or wrong.
-
-    Example: sparkops models verify 122b-autoround
-    """
-    fleet = load_fleet(context.obj)
-    loaded = load_recipe(recipe, fleet)
-    path, named = loaded.model.path, node or loaded.nodes
-    with connect(fleet, named) as connected:
-        results = models.verify(connected, loaded, everywhere=bool(named))
-    if json:
-        nodes = {name: {"complete": not problem, "problem": problem or None} for name, problem in results.items()}
-        data_json({"path": path, "nodes": nodes})
-    errors = []
-    for name, problem in results.items():
-        if problem:
-            errors.append(NodeError(name, f"{path}: {problem}", next_step=remedy(loaded, name)))
-        else:
-            say(f"{name}: {path} is complete", fg="green")
-    if not results:
-        names = list(connected.members)
-        problem = f"{path} not found on any of these nodes"
-        raise NodeError(", ".join(names), problem, next_step=remedy(loaded, names[0]))
-    if errors:
-        raise joined(errors)
-
-
-Result = TypeVar("Result")
-REPLACE = Annotated[bool, typer.Option("--replace", help="Replace another model in the same directory")]
-
-family = make_family("models", "Manage model weights on the nodes")
-
-
+@family.command()
 def pull(
     context: typer.Context,
     recipe: RECIPE,
@@ -167,6 +137,7 @@ def _on_one(
         return name, connected.all(lambda member: work(member, report))[name]
 
 
+@family.command()
 def copy(
     context: typer.Context,
     recipe: RECIPE,
@@ -202,6 +173,39 @@ def copy(
         data_json({"path": loaded.model.path, "from": source, "nodes": nodes})
 
 
+@family.command()
+def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSON = False) -> None:
+    """Check weights against the recipe
+
+    Checks names, sizes, headers, index and revision on every node that has them.
+
+    Exit code 1 if weights are missing or wrong.
+
+    Example: sparkops models verify 122b-autoround
+    """
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    path, named = loaded.model.path, node or loaded.nodes
+    with connect(fleet, named) as connected:
+        results = models.verify(connected, loaded, everywhere=bool(named))
+    if json:
+        nodes = {name: {"complete": not problem, "problem": problem or None} for name, problem in results.items()}
+        data_json({"path": path, "nodes": nodes})
+    errors = []
+    for name, problem in results.items():
+        if problem:
+            errors.append(NodeError(name, f"{path}: {problem}", next_step=remedy(loaded, name)))
+        else:
+            say(f"{name}: {path} is complete", fg="green")
+    if not results:
+        names = list(connected.members)
+        problem = f"{path} not found on any of these nodes"
+        raise NodeError(", ".join(names), problem, next_step=remedy(loaded, names[0]))
+    if errors:
+        raise joined(errors)
+
+
+@family.command()
 def prepare(
     context: typer.Context,
     recipe: RECIPE,
@@ -237,8 +241,3 @@ def prepare(
         data("\n".join(f"{name}: {number}. {due}" for number, due in enumerate(preparation.steps, 1)))
         if preparation.problem:
             raise preparation.problem
-
-
-family.command("list")(list_)
-for verb in (pull, copy, verify, prepare):
-    family.command()(verb)
