@@ -58,7 +58,7 @@ def doctor(
             result = DoctorResult(after.diagnosis.model_copy(update={"fixes": rows}), after.status)
         diagnosis, text = result.diagnosis, "\n".join(lines(result.diagnosis))
         if bundle:
-            _write_bundle(bundle, files({**collect(connected, result), "doctor.txt": text}))
+            write_bundle(bundle, files({**collect(connected, result), "doctor.txt": text}))
     if json:
         data_json(diagnosis.model_dump(mode="json"))
     else:
@@ -72,7 +72,7 @@ def _diagnose(connected: Connected, login: HubLogin) -> DoctorResult:
         return diagnose(connected, report, login)
 
 
-def _write_bundle(file: Path, texts: dict[str, str]) -> None:
+def write_bundle(file: Path, texts: dict[str, str]) -> None:
     """Write a new file with mode 0600 and print its contents list. Raises UsageError."""
     try:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.cli.doctor import _write_bundle
+from sparkops.cli.doctor import write_bundle
 from sparkops.command import Command
 from sparkops.config.inventory import NodeConfig
 from sparkops.doctor import bundle
@@ -60,14 +60,14 @@ def test_the_archive_has_the_files_for_their_owner_only() -> None:
 
 def test_the_file_is_new_and_only_its_owner_can_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "b.tar.gz"
-    _write_bundle(file, bundle.files(PARTS))
+    write_bundle(file, bundle.files(PARTS))
 
     assert file.stat().st_mode & 0o777 == 0o600
     assert tarfile.is_tarfile(file)
     shown = capsys.readouterr().err
     assert [name for name in PARTS if name not in shown] == []
     with pytest.raises(UsageError, match=r"--bundle: .*b\.tar\.gz cannot be written: File exists"):
-        _write_bundle(file, bundle.files(PARTS))
+        write_bundle(file, bundle.files(PARTS))
 
 
 def test_the_last_failure_of_each_service_is_read_and_its_files_are_cut(tmp_path: Path) -> None:
