@@ -182,7 +182,7 @@ def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | N
     live += rules.unresolved(status.drift)
     live += rules.watched(status.findings)
     live += rules.cordoned(status.nodes)
-    live += _closed(status)
+    live += closed_addresses(status)
     live += login.findings(nodes) if login else ()
     return DoctorResult(rules.diagnose(results, joined, live), status)
 
@@ -207,7 +207,7 @@ def _ask(member: Member, started: StartedAgent) -> None:
     started.check(member.node.run(started.answers).stdout)
 
 
-def _closed(status: Status) -> Iterator[Finding]:
+def closed_addresses(status: Status) -> Iterator[Finding]:
     """Connect to every service behind a running gateway as a client does, and yield the closed addresses."""
     gateway = status.gateway
     if gateway is None or gateway.state != "up":
