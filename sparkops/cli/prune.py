@@ -153,8 +153,8 @@ def uninstall(
         planned = prepare(target)
         if not json:
             data(str(planned))
-        weights = f", {planned.weights / GIB:.2f} GiB of them model files," if planned.weights else ""
-        question = f"Remove {len(planned.removals)} items{weights} from {planned.node}?"
+        of_models = f", {planned.weights / GIB:.2f} GiB of them model files," if planned.weights else ""
+        question = f"Remove {len(planned.removals)} items{of_models} from {planned.node}?"
         if (planned.removals or planned.leader) and not dry_run and confirm(question, yes=yes):
             removed = run(target, planned, report, wait)
             say(f"{node}: {len(removed)} removed", fg="green")
