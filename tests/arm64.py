@@ -22,7 +22,7 @@ from sparkops.config import assets, inventory, recipe
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
-from sparkops.hub.image import IMAGE as HUB_BASE
+from sparkops.hub.pull import IMAGE as HUB_BASE
 from sparkops.hub.pull import hub_order
 from sparkops.images import gate
 from sparkops.images.build import build_on_all

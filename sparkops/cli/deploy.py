@@ -1,4 +1,4 @@
-"""The verbs plan, deploy and up."""
+"""The verbs fit, plan, up and deploy, and the memory section of `plan`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import typer
 
 from sparkops.agents import agents
 from sparkops.agents.differences import Change
-from sparkops.cli.fit import section
-from sparkops.cli.images import make_order
-from sparkops.cli.intents import Options, leading_guard
-from sparkops.cli.models import make_hub
+from sparkops.cli.images import make_hub, make_order
+from sparkops.cli.intents import Options, conclude, leading_guard
 from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import (
     ALLOW_DOWNTIME,
@@ -31,21 +29,73 @@ from sparkops.cli.options import (
     WAIT,
     WITHOUT,
 )
-from sparkops.cli.outcome import conclude
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
-from sparkops.deploy import preview, sending
+from sparkops.deploy import fitting, preview, sending
 from sparkops.deploy.plan import Plan
 from sparkops.deploy.provision import missing, provision, ready_agents
 from sparkops.deploy.sending import Draft
+from sparkops.engines import ENGINES
+from sparkops.errors import SparkopsError
 from sparkops.gateway.image import Service
 from sparkops.guard_client.following import Following
+from sparkops.memory.fit import Fit, lower
+from sparkops.memory.report import as_json, lines
 from sparkops.nodes.connected import Connected, connect
+from sparkops.nodes.parallel import all_or_raise
 from sparkops.release import Release
 from sparkops.status.clients import CLIENTS
+
+
+def fit(context: typer.Context, recipe: RECIPE, node: NODES = None, set_: SET = None, json: JSON = False) -> None:
+    """Predict a recipe's memory use on its nodes
+
+    Reads config.json and safetensors headers on each node, or the recipe's lock. Starts nothing. Exit code 1 if the
+    recipe does not fit, 5 if its memory is unknown.
+
+    Example: sparkops fit 122b-autoround --node spark-1
+    """
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet, set_ or ())
+    with connect(fleet, node or loaded.nodes) as connected:
+        outcomes = fitting.fits(connected, loaded)
+    known = [outcome for outcome in outcomes.values() if isinstance(outcome, Fit)]
+    if json:
+        data_json({"recipe": loaded.name, "nodes": list(map(as_json, known))})
+    elif known:
+        data("\n".join(line for outcome in known for line in lines(outcome)))
+    all_or_raise(outcomes)
+    too_large = [outcome for outcome in known if outcome.problems]
+    for step in dict.fromkeys(lower(outcome, loaded.name) for outcome in too_large):
+        say(f"  next: {step}", bold=True)
+    if too_large:
+        raise typer.Exit(1)
+
+
+def section(connected: Connected, recipe: Recipe, nodes: Sequence[str]) -> str:
+    """Return the memory section that follows a plan; empty for an engine that reads no model.
+
+    Unknown memory does not refuse a plan: it uses `memory.claim_gib`.
+    """
+    if not ENGINES[recipe.engine].weights:
+        return ""
+    members = {name: member for name, member in connected.members.items() if name in nodes}
+    try:
+        outcomes = fitting.fits(replace(connected, members=members), recipe)
+    except SparkopsError as error:
+        return f"\nmemory, predicted:\n  {error}"
+    text = ["", "memory, predicted:"]
+    for outcome in outcomes.values():
+        text += (f"  {line}" for line in (lines(outcome) if isinstance(outcome, Fit) else _unknown(outcome)))
+    return "\n".join(text)
+
+
+def _unknown(error: SparkopsError) -> list[str]:
+    return [*str(error).splitlines(), *(f"  next: {line}" for line in error.next_step.splitlines())]
+
 
 DEPLOY_NODES = Annotated[
     list[str] | None, typer.Option("--node", "-n", metavar="NODE", help="Run on NODE (repeatable: on any of them)")

@@ -9,16 +9,14 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.models import read_token
+from sparkops.cli.images import read_token
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say
 from sparkops.doctor.bundle import MANIFEST, archive, collect, files
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.fixes import fixes
-from sparkops.doctor.hub_login import HubLogin
-from sparkops.doctor.run import DoctorResult, diagnose, fix_all
+from sparkops.doctor.run import DoctorResult, HubLogin, diagnose, fix_all, fixes
 from sparkops.doctor.view import lines
 from sparkops.errors import UsageError
 from sparkops.hub.pull import require_encrypted
@@ -60,7 +58,7 @@ def doctor(
             result = DoctorResult(after.diagnosis.model_copy(update={"fixes": rows}), after.status)
         diagnosis, text = result.diagnosis, "\n".join(lines(result.diagnosis))
         if bundle:
-            _write_bundle(bundle, files({**collect(connected, result), "doctor.txt": text}))
+            write_bundle(bundle, files({**collect(connected, result), "doctor.txt": text}))
     if json:
         data_json(diagnosis.model_dump(mode="json"))
     else:
@@ -74,7 +72,7 @@ def _diagnose(connected: Connected, login: HubLogin) -> DoctorResult:
         return diagnose(connected, report, login)
 
 
-def _write_bundle(file: Path, texts: dict[str, str]) -> None:
+def write_bundle(file: Path, texts: dict[str, str]) -> None:
     """Write a new file with mode 0600 and print its contents list. Raises UsageError."""
     try:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:

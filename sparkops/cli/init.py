@@ -17,7 +17,7 @@ from sparkops.cli.trust import pin
 from sparkops.command import quote
 from sparkops.config import files, inventory
 from sparkops.config.inventory import Fleet
-from sparkops.doctor import discovery, machine
+from sparkops.doctor import discovery, facts
 from sparkops.doctor.discovery import Discovered
 from sparkops.errors import NotReady, SparkopsError, UsageError
 from sparkops.network.facts import fabric_query, parse_fabric
@@ -173,7 +173,7 @@ def _read(connector: Connector, name: str) -> Discovered:
     try:
         return Discovered(
             host.parse(node.run(host.MEMORY).stdout),
-            machine.parse(node.run(machine.query()).stdout),
+            facts.parse_machine(node.run(facts.machine_query()).stdout),
             parse_fabric(node.run(fabric_query()).stdout),
             discovery.parse(node.run(discovery.query()).stdout),
         )

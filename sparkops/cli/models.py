@@ -1,42 +1,97 @@
-"""The verbs models pull, copy and prepare; cli/weights.py has list and verify."""
+"""The verbs models list, pull, copy, verify and prepare."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from sparkops.cli import weights
-from sparkops.cli.images import make_order
+from sparkops.cli.images import make_hub, make_order
 from sparkops.cli.named import copy_targets, load_fleet, load_recipe
-from sparkops.cli.options import DRY_RUN, ENDPOINT, JSON, RECIPE, SOURCE, TARGETS, TOKEN_FILE, WAIT, make_family
+from sparkops.cli.options import (
+    DRY_RUN,
+    ENDPOINT,
+    JSON,
+    NODE,
+    NODES,
+    RECIPE,
+    SOURCE,
+    TARGETS,
+    TOKEN_FILE,
+    WAIT,
+    make_family,
+)
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config import assets, files
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
-from sparkops.errors import UsageError
-from sparkops.hub.image import IMAGE
-from sparkops.hub.pull import Hub, hub_order, pull_model
+from sparkops.docker.commands import model_dir
+from sparkops.errors import NodeError, SparkopsError, UsageError, joined
+from sparkops.hub.pull import pull_model
 from sparkops.nodes.connected import Member, connect
 from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models
-from sparkops.weights.checkpoint import Checkpoint
+from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, overlooked, problems
 from sparkops.weights.models import CopiedWeights
+from sparkops.weights.plan import in_words
 from sparkops.weights.prepare import Preparation, plan_steps, take_steps
-from sparkops.weights.steps import read_by_engine
+from sparkops.weights.steps import read_by_engine, remedy
 
 Result = TypeVar("Result")
-NODE = Annotated[
-    str | None, typer.Option("--node", "-n", metavar="NODE", help="Node to use; default: the first of the recipe")
-]
 REPLACE = Annotated[bool, typer.Option("--replace", help="Replace another model in the same directory")]
 
 family = make_family("models", "Manage model weights on the nodes")
 
 
+@family.command("list")
+def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> None:
+    """List models and their state
+
+    Prints the size of each directory under model_dir, and its missing or damaged files.
+
+    Example: sparkops models list --node spark-1
+    """
+    fleet = load_fleet(context.obj)
+    with connect(fleet, node or (), required=False) as connected:
+        outcomes = {**connected.unreachable, **connected.on_each(models.look)}
+    errors = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
+    directories = {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, SparkopsError)}
+    if json:
+        nodes = {name: _as_json(directory) for name, directory in directories.items()}
+        data_json({"nodes": {**nodes, **{name: {"error": str(error)} for name, error in errors.items()}}})
+    for name, directory in () if json else directories.items():
+        free = f", {directory.free / 1e9:.1f} GB free" if directory.exists else " not found"
+        data(f"{name:<16} {model_dir(fleet.nodes[name])}{free}")
+        for checkpoint in directory.checkpoints.values():
+            data(f"  {checkpoint.path:<44} {checkpoint.size / 1e9:>8.2f} GB  {_state(checkpoint)}")
+    if errors:
+        raise joined(list(errors.values()))
+
+
+def _state(checkpoint: Checkpoint) -> str:
+    reasons, extra = in_words(problems(checkpoint)), overlooked(checkpoint)
+    state = reasons or "complete" + (f", revision {checkpoint.commit[:12]}" if checkpoint.commit else "")
+    return state + (f" (not in the index, not read: {', '.join(extra)})" if extra else "")
+
+
+def _as_json(directory: ModelDirectory) -> dict[str, object]:
+    models = [
+        {
+            "path": checkpoint.path,
+            "bytes": checkpoint.size,
+            "complete": checkpoint.complete,
+            "problems": list(problems(checkpoint)),
+            "model": checkpoint.origin.model if checkpoint.origin else None,
+            "revision": checkpoint.commit,
+        }
+        for checkpoint in directory.checkpoints.values()
+    ]
+    facts = {"there": directory.exists, "writable": directory.writable, "free_bytes": directory.free}
+    return {**facts, "models": models}
+
+
+@family.command()
 def pull(
     context: typer.Context,
     recipe: RECIPE,
@@ -73,29 +128,6 @@ def pull(
         data_json({"node": name, "models": rows})
 
 
-def make_hub(fleet: Fleet, token_file: Path | None, endpoint: str, *, replace: bool = False) -> Hub:
-    """Return the settings of a download. Raises UsageError for an unreadable token or one sent unencrypted."""
-    inputs, parent = assets.load_inputs(fleet, wheels=False), fleet.build.parent(IMAGE)
-    order = hub_order(assets.load_templates(), assets.load_hub_packages(), inputs, parent)
-    return Hub(order, read_token(token_file), endpoint, replace)
-
-
-def read_token(file: Path | None) -> str:
-    """Return the token in a file; empty without a file. Raises UsageError for one that others can read."""
-    if file is None:
-        return ""
-    try:
-        mode, text = file.stat().st_mode, files.text(file).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageError(f"{file} cannot be read: {reason}") from None
-    if mode & files.OTHERS:
-        raise UsageError(f"{file} is readable by other users", next_step=f"chmod 600 {file}")
-    if len(text.split()) != 1:
-        raise UsageError(f"{file}: expected one token")
-    return text
-
-
 def _on_one(
     fleet: Fleet, recipe: Recipe, node: str | None, work: Callable[[Member, OnEvent], Result]
 ) -> tuple[str, Result]:
@@ -105,6 +137,7 @@ def _on_one(
         return name, connected.all(lambda member: work(member, report))[name]
 
 
+@family.command()
 def copy(
     context: typer.Context,
     recipe: RECIPE,
@@ -140,6 +173,39 @@ def copy(
         data_json({"path": loaded.model.path, "from": source, "nodes": nodes})
 
 
+@family.command()
+def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSON = False) -> None:
+    """Check weights against the recipe
+
+    Checks names, sizes, headers, index and revision on every node that has them.
+
+    Exit code 1 if weights are missing or wrong.
+
+    Example: sparkops models verify 122b-autoround
+    """
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet)
+    path, named = loaded.model.path, node or loaded.nodes
+    with connect(fleet, named) as connected:
+        results = models.verify(connected, loaded, everywhere=bool(named))
+    if json:
+        nodes = {name: {"complete": not problem, "problem": problem or None} for name, problem in results.items()}
+        data_json({"path": path, "nodes": nodes})
+    errors = []
+    for name, problem in results.items():
+        if problem:
+            errors.append(NodeError(name, f"{path}: {problem}", next_step=remedy(loaded, name)))
+        else:
+            say(f"{name}: {path} is complete", fg="green")
+    if not results:
+        names = list(connected.members)
+        problem = f"{path} not found on any of these nodes"
+        raise NodeError(", ".join(names), problem, next_step=remedy(loaded, names[0]))
+    if errors:
+        raise joined(errors)
+
+
+@family.command()
 def prepare(
     context: typer.Context,
     recipe: RECIPE,
@@ -175,8 +241,3 @@ def prepare(
         data("\n".join(f"{name}: {number}. {due}" for number, due in enumerate(preparation.steps, 1)))
         if preparation.problem:
             raise preparation.problem
-
-
-family.command("list")(weights.list_)
-for verb in (pull, copy, weights.verify, prepare):
-    family.command()(verb)

@@ -6,17 +6,16 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.intents import leading_guard
+from sparkops.cli.intents import conclude, leading_guard
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ALLOW_DOWNTIME, DRY_RUN, JSON, WAIT, make_family
-from sparkops.cli.outcome import conclude
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.deploy.operation import Operation
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Following
 from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.leases import operator
-from sparkops.maintenance import cordoning, drain, returning
+from sparkops.maintenance import drain, returning
 from sparkops.maintenance.drain import DrainOptions, Follow, Planned
 from sparkops.maintenance.returning import ReturnOptions
 
@@ -42,7 +41,7 @@ def cordon(context: typer.Context, node: NODE, message: MESSAGE = MAINTENANCE, w
     fleet = load_fleet(context.obj)
     fleet.node(node)
     with leading_guard(fleet, wait) as (operation, _):
-        kept = cordoning.change(operation, node, lambda was: was.closed(_reason(message)))
+        kept = drain.change_cordon(operation, node, lambda was: was.closed(_reason(message)))
     say(f"{node}: cordoned: {kept.reason}", fg="green")
 
 
@@ -75,7 +74,7 @@ def drain_(
         fleet.node(name)
     options = DrainOptions(tuple(to or ()), stop, allow_downtime)
     with leading_guard(fleet, wait) as (operation, leader):
-        cordoning.read(operation, node)  # a guard without cordons refuses before anything is planned
+        drain.read_cordon(operation, node)  # a guard without cordons refuses before anything is planned
         planned = operation.until_free(lambda: _free(drain.plan_drain(operation, leader, node, options)))
         _show(planned, dry_run=dry_run, json=json)
         if not dry_run:
@@ -117,7 +116,7 @@ def return_(
     fleet.node(node)
     options = ReturnOptions(tuple(leave or ()), force)
     with leading_guard(fleet, wait) as (operation, leader):
-        kept = cordoning.read(operation, node)
+        kept = drain.read_cordon(operation, node)
         if kept != Cordon() and not force:
             returning.require_sound(operation, node)
         planned = operation.until_free(lambda: _free(returning.plan_return(operation, leader, node, kept, options)))

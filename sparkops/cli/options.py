@@ -67,6 +67,9 @@ def gib(text: str | float) -> float:
 
 RECIPE = Annotated[str, typer.Argument(metavar="RECIPE", help="File or name of a recipe")]
 SERVICE = Annotated[str, typer.Argument(metavar="SERVICE", help="Service, as shown by `status`")]
+NODE = Annotated[
+    str | None, typer.Option("--node", "-n", metavar="NODE", help="Node to use; default: the first of the recipe")
+]
 NODES = Annotated[list[str] | None, typer.Option("--node", "-n", metavar="NODE", help="Limit to NODE (repeatable)")]
 SOURCE = Annotated[str, typer.Option("--from", metavar="NODE", help="Node to copy from")]
 TARGETS = Annotated[list[str] | None, typer.Option("--to", metavar="NODE", help="Copy only to NODE (repeatable)")]

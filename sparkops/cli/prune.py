@@ -1,4 +1,4 @@
-"""The verb prune."""
+"""The verbs prune and uninstall."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.named import load_fleet
-from sparkops.cli.options import JSON, NODES, WAIT, YES, gib, in_range, whole
+from sparkops.cli.options import DRY_RUN, JSON, NODES, WAIT, WITHOUT, YES, gib, in_range, whole
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say
 from sparkops.errors import NodeError, SparkopsError, joined
 from sparkops.nodes.connected import connect
 from sparkops.nodes.host import GIB
-from sparkops.prune.plan import Policy, Pruning, plan
+from sparkops.prune.plan import Policy, Pruning, Removal, plan
 from sparkops.prune.run import DiskSurvey, Pruned, read_nodes, remove
+from sparkops.prune.uninstall import Extent, Uninstall
+from sparkops.prune.uninstalling import Target, prepare, run
 
 
 def prune(
@@ -117,3 +119,65 @@ def _raise_problems(survey: DiskSurvey, policy: Policy, pruned: Mapping[str, Pru
             problems.append(NodeError(name, problem, next_step=step))
     if problems:
         raise joined(problems)
+
+
+def uninstall(
+    context: typer.Context,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Node of the inventory")],
+    weights: Annotated[bool, typer.Option("--weights", help="Also remove the model files that sparkops wrote")] = False,
+    build_cache: Annotated[
+        bool, typer.Option("--build-cache", help="Also remove BuildKit's cache and records of builds")
+    ] = False,
+    without: WITHOUT = None,
+    wait: WAIT = 0.0,
+    dry_run: DRY_RUN = False,
+    yes: YES = False,
+    json: JSON = False,
+) -> None:
+    """Remove everything of sparkops from a node
+
+    Removes containers, images, volumes, files and firewall rules. Model files stay without --weights. Refuses a node
+    that serves, or whose guard leads a service that was not stopped.
+
+    Example: sparkops uninstall spark-2 --dry-run
+    """
+    fleet = load_fleet(context.obj)
+    for name in (node, *(without or ())):
+        fleet.node(name)
+    removed: tuple[Removal, ...] = ()
+    with connect(fleet, (), required=False) as connected, progress() as report:
+        for name, error in connected.unreachable.items():
+            if name != node:
+                say(f"skipping {name}: {error}", fg="yellow")
+        target = Target(connected, node, Extent(weights, build_cache), frozenset(without or ()))
+        planned = prepare(target)
+        if not json:
+            data(str(planned))
+        of_models = f", {planned.weights / GIB:.2f} GiB of them model files," if planned.weights else ""
+        question = f"Remove {len(planned.removals)} items{of_models} from {planned.node}?"
+        if (planned.removals or planned.leader) and not dry_run and confirm(question, yes=yes):
+            removed = run(target, planned, report, wait)
+            say(f"{node}: {len(removed)} removed", fg="green")
+            say(f"next: remove {node} from {fleet.file}, or the next deploy installs a guard there again")
+    if json:
+        data_json(_uninstall_json(planned, removed))
+
+
+def _uninstall_json(planned: Uninstall, removed: tuple[Removal, ...]) -> dict[str, object]:
+    keys = {removal.key for removal in removed}
+    return {
+        "node": planned.node,
+        "dismissed_by": planned.leader or None,
+        "remove": [
+            {
+                "kind": removal.kind,
+                "name": removal.name,
+                "bytes": removal.size,
+                "command": str(removal.command),
+                "removed": removal.key in keys,
+            }
+            for removal in planned.removals
+        ],
+        "keep": [{"kind": kept.kind, "name": kept.name, "why": kept.why} for kept in planned.kept],
+        "consequences": list(planned.consequences),
+    }

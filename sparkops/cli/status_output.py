@@ -13,11 +13,10 @@ from sparkops.cli.terminal import data_json, say, visible
 from sparkops.config import addresses
 from sparkops.errors import NeedsOperator, SparkopsError
 from sparkops.nodes.node import GatewayPlace
-from sparkops.status.drift import GUARD_DOWN, GUARD_SILENT, NEEDS_PERSON
-from sparkops.status.join import join
+from sparkops.status.join import GUARD_DOWN, GUARD_SILENT, NEEDS_PERSON, join
+from sparkops.status.observation import reported
 from sparkops.status.picture import Status
 from sparkops.status.read import Reader
-from sparkops.status.survey import reported
 from sparkops.status.view import STRONG, Line, lines
 
 Outcomes = Mapping[str, str | SparkopsError]

@@ -7,15 +7,16 @@ import json
 import platform
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from sparkops import __version__, redact
 from sparkops.command import Command
-from sparkops.docker.places import CONTAINER, RELAY, STATE
+from sparkops.docker.places import CONTAINER, STATE
 from sparkops.doctor.run import DoctorResult
-from sparkops.errors import NodeError
+from sparkops.errors import SparkopsError
+from sparkops.guard_client.leader import connect_guard
 from sparkops.nodes.connected import Connected, Member
 
 MANIFEST = "CONTENTS.txt"
@@ -71,55 +72,26 @@ def _of_node(member: Member) -> dict[str, Any]:
     if member.engine.container(CONTAINER) is None:
         return {"error.txt": f"no container {CONTAINER}: nothing was deployed here"}
     return {
-        **_attempt("events", lambda: {"events.json": _events(member)}),
-        **_attempt("evidence", lambda: _evidence(member)),
-        **_attempt("guard-log", lambda: {"guard.log": _log(member)}),
+        **part("events", lambda: {"events.json": events(member)}),
+        **part("evidence", lambda: evidence(member.node.run(EVIDENCE).stdout)),
+        **part("guard-log", lambda: {"guard.log": (log := member.node.run(LOG)).stdout + log.stderr}),
     }
 
 
-def _attempt(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the part, or a file with the error: the rest of a bundle is still useful."""
+def part(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the files that `read` returns, or one with the error: the rest of a bundle is still useful."""
     try:
         return read()
-    except (NodeError, ValueError) as error:
+    except SparkopsError as error:
         return {f"{name}-error.txt": str(error)}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:  # a node may be hostile
+        return {f"{name}-error.txt": f"unexpected output of the node: {type(error).__name__}: {str(error)[:200]}"}
 
 
-def _events(member: Member) -> dict[str, Any]:
-    """Return the last events of each service of the guard. Raises NodeError, ValueError."""
-    services = reply(member.node.run(questions([{"op": "services"}])).stdout)
-    if not isinstance(services, list) or not all(isinstance(service, str) for service in services):
-        raise ValueError(f"expected a list of services, the guard replied {str(services)[:200]!r}")
-    requests = [{"op": "events", "service": service} for service in services]
-    lines = member.node.run(questions(requests)).stdout.splitlines() if requests else []
-    return {name: _last(reply(line)) for name, line in zip(services, lines, strict=True)}
-
-
-def _last(events: Any) -> list[Any]:
-    if not isinstance(events, list):
-        raise ValueError(f"expected a list of events, the guard replied {str(events)[:200]!r}")
-    return events[-EVENTS:]
-
-
-def questions(requests: Iterable[Mapping[str, Any]]) -> Command:
-    """Send requests to the guard, which replies with a line of JSON to each."""
-    lines = "".join(json.dumps(request) + "\n" for request in requests)
-    return Command(RELAY.argv, stdin=lines.encode(), timeout_s=RELAY.timeout_s)
-
-
-def reply(line: str) -> Any:
-    """Return the reply of the guard. Raises ValueError for an error and for other text."""
-    try:
-        answer = json.loads(line)
-    except RecursionError:
-        raise ValueError("the guard replied with JSON that is nested too deep") from None
-    if not isinstance(answer, dict) or "ok" not in answer:
-        raise ValueError(f"the guard replied {line[:200]!r}")
-    return answer["ok"]
-
-
-def _evidence(member: Member) -> dict[str, Any]:
-    return evidence(member.node.run(EVIDENCE).stdout)
+def events(member: Member) -> dict[str, list[Any]]:
+    """Return the last events of each service of the guard. Raises what a guard's reply may raise."""
+    with connect_guard(member) as guard:
+        return {service: guard.events(service)[-EVENTS:] for service in guard.services()}
 
 
 def evidence(printed: str) -> dict[str, str]:
@@ -131,11 +103,6 @@ def evidence(printed: str) -> dict[str, str]:
     if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
         raise ValueError(f"expected files and their text, the node printed {printed[:200]!r}")
     return {f"evidence/{name}": text[-FILE_BYTES:] for name, text in files.items()}
-
-
-def _log(member: Member) -> str:
-    ended = member.node.run(LOG)
-    return ended.stdout + ended.stderr
 
 
 def files(parts: Mapping[str, Any]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from sparkops.network.finding import Finding
 from sparkops.network.topology import Transport
-from sparkops.status.node_row import Memory
+from sparkops.status.picture import Memory
 
 
 class _Row(BaseModel):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sparkops import __version__
 from sparkops.command import Command
-from sparkops.doctor.machine import MachineFacts
+from sparkops.doctor.facts import MachineFacts
 from sparkops.guard_client.newer import WRITTEN
 from sparkops.network.facts import NodeFabric
 from sparkops.nodes.host import HostFacts

@@ -1,36 +1,154 @@
-"""Examine every reachable node, and send packets between pairs of nodes with a link."""
+"""Examine every reachable node, send packets between linked nodes, verify the hub's token, and run fixes.
+
+The fixes of `doctor --fix` stop and delete nothing, and can be repeated.
+"""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
+import requests
+
 from sparkops.agents.container import answered
+from sparkops.command import Command
+from sparkops.config.inventory import NodeConfig
 from sparkops.deploy import observe
+from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER, GATEWAY
-from sparkops.doctor import machine, reachability, rules
+from sparkops.doctor import rules
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.fixes import Fix, StartedAgent
-from sparkops.doctor.hub_login import HubLogin
-from sparkops.doctor.node_facts import NodeFacts
+from sparkops.doctor.facts import NodeFacts, machine_query, parse_machine
 from sparkops.errors import CommandFailed, NodeError, NotReady, SparkopsError
+from sparkops.gateway.commands import SHOW
+from sparkops.gateway.facts import parse_gateway
+from sparkops.guard_client.commands import READY
+from sparkops.memory import pages
 from sparkops.network import firewall, preflight, topology
 from sparkops.network.finding import Finding
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent, silent
 from sparkops.status.join import join
-from sparkops.status.observation import NodeReport
+from sparkops.status.observation import NodeReport, reported
 from sparkops.status.picture import Status
 from sparkops.status.read import Reader
-from sparkops.status.survey import reported
 from sparkops.weights import models
 from sparkops.weights.checkpoint import ModelDirectory
+
+AS_ROOT = 'if [ "$(id -u)" != 0 ]; then set -- sudo -n "$@"; fi; exec "$@"'
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class StartedAgent:
+    """A container that takes seconds until it answers, and the command that asks it."""
+
+    container: str
+    answers: Command
+    check: Callable[[str], None] = lambda _: None
+    """Raises ValueError for the output of one that is not ready yet."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A command for a finding, and its description."""
+
+    finding: Finding
+    words: str
+    command: Command
+    started: StartedAgent | None = None
+    """What the command starts."""
+
+
+def require_haproxy(shown: str) -> None:
+    """Raise ValueError until HAProxy answers inside the gateway's container, which answers by itself before."""
+    if problem := parse_gateway(shown).problem:
+        raise ValueError(problem)
+
+
+STARTED = {
+    "GUARD_DOWN": StartedAgent(CONTAINER, READY),
+    "GATEWAY_DOWN": StartedAgent(GATEWAY, SHOW, require_haproxy),
+}
+
+
+def fixes(findings: Iterable[Finding], nodes: Mapping[str, NodeConfig]) -> Iterator[Fix]:
+    for finding in findings:
+        if finding.fixable:
+            yield Fix(finding, *_action(finding.code, nodes[finding.node]), STARTED.get(finding.code))
+
+
+def _action(code: str, node: NodeConfig) -> tuple[str, Command]:
+    match code:
+        case "GUARD_DOWN" | "GATEWAY_DOWN":
+            argv = ("docker", "start", STARTED[code].container)
+            return " ".join(argv), Command(argv, timeout_s=TIMEOUT_S, changes=True)
+        case "PAGE_CACHE":
+            directory = model_dir(node)
+            return f"drop clean pages of files in {directory} (posix_fadvise)", pages.drop_directory(directory)
+        case "CLOCK":
+            return _as_root("timedatectl", "set-ntp", "true")
+        case "NO_CDI_SPEC":
+            return _as_root("nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml")
+        case _:
+            raise ValueError(f"{code}: this code has no fix")
+
+
+def _as_root(*argv: str) -> tuple[str, Command]:
+    """Return a command that runs as root; sudo fails where it needs a password."""
+    command = Command(("sh", "-c", AS_ROOT, "sparkops", *argv), timeout_s=TIMEOUT_S, changes=True)
+    return f"sudo {' '.join(argv)}", command
+
+
+HUB = "https://huggingface.co"
+HERE = "this machine"
+HUB_S = 5.0
+MAKE_ONE = "Create a token (type: read) at the hub, save it in a file of mode 600, set HF_TOKEN_PATH to the file."
+
+
+@dataclass(frozen=True)
+class HubLogin:
+    """The operator's token and the URL of another hub; empty without one."""
+
+    token: str = field(default="", repr=False)
+    endpoint: str = ""
+
+    def findings(self, nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
+        """Verify the token at the hub. Without a token, yield a finding if weights are still to be downloaded."""
+        if self.token:
+            yield from self._refused()
+            return
+        directories = [node.weights for node in nodes if isinstance(node.weights, ModelDirectory)]
+        checkpoints = (checkpoint for directory in directories for checkpoint in directory.checkpoints.values())
+        if nodes and len(directories) == len(nodes) and not any(item.complete for item in checkpoints):
+            names = ", ".join(node.name for node in nodes)
+            problem = f"no token is configured, and no node has a complete model: {names}"
+            yield rules.warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
+
+    def _refused(self) -> Iterator[Finding]:
+        """Yield a finding for a refused token. Redirects are not followed: they would send the token elsewhere."""
+        url = f"{(self.endpoint or HUB).rstrip('/')}/api/whoami-v2"
+        headers = {"Authorization": f"Bearer {self.token}"}
+        try:
+            status = requests.get(url, headers=headers, timeout=HUB_S, allow_redirects=False).status_code
+        except requests.RequestException as error:
+            problem = f"the token could not be verified at {url}: {type(error).__name__}"
+            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
+            return
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            problem = f"the hub refused the token: {url} answered {status}, expected 200"
+            yield Finding(code="HUB_LOGIN", node=HERE, problem=problem, next_step=MAKE_ONE)
+        elif status != HTTPStatus.OK:
+            problem = f"the token could not be verified: {url} answered {status}, expected 200"
+            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
+
 
 CONNECT_S = 3.0
 
@@ -56,20 +174,17 @@ def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | N
         for pair, ranks in topology.pairs_to_test(joined)
         for finding in preflight.run(connected, ranks, pair.facts, report=report)
     ]
-    reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **_reports(connected)}
+    with closing(Reader(fleet, connected.members, fleet.gateway)) as reader:
+        read = {name: reported(name, outcome) for name, outcome in reader.read().items()}
+    reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **read}
     status = join(list(results), reports, fleet.gateway)
-    live += reachability.findings(nodes, reports, status.drift)
-    live += reachability.unresolved(status.drift)
-    live += reachability.watched(status.findings)
-    live += reachability.cordoned(status.nodes)
-    live += _closed(status)
+    live += rules.reached(nodes, reports, status.drift)
+    live += rules.unresolved(status.drift)
+    live += rules.watched(status.findings)
+    live += rules.cordoned(status.nodes)
+    live += closed_addresses(status)
     live += login.findings(nodes) if login else ()
     return DoctorResult(rules.diagnose(results, joined, live), status)
-
-
-def _reports(connected: Connected) -> dict[str, NodeReport | SparkopsError]:
-    with closing(Reader(connected.fleet, connected.members, connected.fleet.gateway)) as reader:
-        return {name: reported(name, outcome) for name, outcome in reader.read().items()}
 
 
 def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
@@ -92,7 +207,7 @@ def _ask(member: Member, started: StartedAgent) -> None:
     started.check(member.node.run(started.answers).stdout)
 
 
-def _closed(status: Status) -> Iterator[Finding]:
+def closed_addresses(status: Status) -> Iterator[Finding]:
     """Connect to every service behind a running gateway as a client does, and yield the closed addresses."""
     gateway = status.gateway
     if gateway is None or gateway.state != "up":
@@ -102,24 +217,24 @@ def _closed(status: Status) -> Iterator[Finding]:
         try:
             socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
         except OSError as error:
-            yield reachability.closed(gateway.node, url, error.strerror or str(error))
+            yield rules.closed(gateway.node, url, error.strerror or str(error))
 
 
 def _examine(member: Member, report: OnEvent, *, gateway: bool) -> NodeFacts:
     report(Event(member.name, "examining", lasting=False))
     before_s = time.time()
     try:
-        facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
+        of_host = host.parse(member.node.run(host.PREFLIGHT).stdout)
         after_s = time.time()
         ranks = observe.containers(member)
         return NodeFacts(
             name=member.name,
             config=member.config,
-            host=facts,
-            machine=machine.parse(member.node.run(machine.query()).stdout),
+            host=of_host,
+            machine=parse_machine(member.node.run(machine_query()).stdout),
             fabric=preflight.facts_of(member),
             docker=member.engine.version["Version"],
-            skew_s=rules.skew(before_s, facts.now_s, after_s),
+            skew_s=rules.skew(before_s, of_host.now_s, after_s),
             containers=ranks,
             filtered=_filtered(member) if any(rank.callers or rank.peers for rank in ranks) else None,
             gateway=gateway,

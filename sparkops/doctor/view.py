@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, NodeHealth, PairRow
-from sparkops.doctor.reasons import AREAS, REASONS, URGENCY
+from sparkops.doctor.rules import AREAS, REASONS, URGENCY
 from sparkops.network.finding import Finding, Severity
 from sparkops.status.merging import Block, Notice, merge
 
@@ -27,7 +27,10 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
         yield from _pair(pair)
     if diagnosis.pairs and not joined:
         yield "\nno two nodes share a network for ranks: each replica needs one node"
-    blocks = merge(map(_notice, sorted(diagnosis.findings, key=_urgency)))
+    blocks = merge(
+        Notice(finding.severity.value, finding.code, finding.node, finding.problem, finding.next_step)
+        for finding in sorted(diagnosis.findings, key=_urgency)
+    )
     yield from _findings(blocks)
     yield from _root_steps([block for block in blocks if _needs_root(block)])
     if diagnosis.fixes:
@@ -40,10 +43,6 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _urgency(finding: Finding) -> tuple[bool, int]:
     return finding.severity is Severity.WARNING, URGENCY.get(finding.code, len(URGENCY))
-
-
-def _notice(finding: Finding) -> Notice:
-    return Notice(finding.severity.value, finding.code, finding.node, finding.problem, finding.next_step)
 
 
 def _findings(blocks: Sequence[Block]) -> Iterator[str]:

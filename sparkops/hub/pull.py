@@ -1,9 +1,12 @@
-"""Download a model from its hub to one node, with the hub's library, in an image of its own."""
+"""Download a model from its hub to one node, with the hub's library, in an image of its own.
+
+The image is Debian's Python with huggingface_hub, independent of recipes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,15 +14,38 @@ from sparkops.config.assets import BuildInputs
 from sparkops.config.model import Weights
 from sparkops.docker.commands import check_image, model_dir
 from sparkops.errors import NodeError, UsageError
-from sparkops.hub.image import DISK_GIB, HUB, IMAGE, hub_context
+from sparkops.guard_client.image import DEBIAN
 from sparkops.images.build import BuildOrder, Gate, build_on
 from sparkops.nodes.connected import Member
 from sparkops.nodes.program import parsed
 from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
+from sparkops.render.context import Content, Context, index, pack, places
+from sparkops.render.sandbox import fill
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory
 from sparkops.weights.plan import fetched, refused
+
+IMAGE = DEBIAN
+HUB = "hub"
+"""Name of the image and its builds, in place of a recipe's name."""
+DISK_GIB = 1.0
+"""Free space in GiB that a node needs before the image is built."""
+
+
+def hub_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
+    return fill("hub/Dockerfile.j2", templates, image=image)
+
+
+def hub_context(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> Context:
+    """Return the context of the build. The wheels of the inventory are for recipes, and are not sent."""
+    files: dict[str, Content] = {
+        "Dockerfile": hub_dockerfile(templates, image).encode(),
+        "requirements.txt": requirements,
+        **places(replace(inputs, wheels=())),
+    }
+    return pack(files, secrets=index(inputs))
+
 
 GIVE_ONE = "Create a token (type: read) at the hub, save it in a file of mode 0600, and pass --token-file."
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparkops.lint.stages import StagedBuild
+from sparkops.lint.dockerfile import StagedBuild
 
 
 class Violation(NamedTuple):

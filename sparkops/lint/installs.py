@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sparkops.lint.calls import Call
+from sparkops.lint.shell import Call
 from sparkops.lint.torch_needs import COMPILED, NEEDS_TORCH, NO_TORCH
 
 PIP = re.compile(r"pip[0-9.]*")

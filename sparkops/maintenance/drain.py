@@ -1,8 +1,4 @@
-"""Drain a node: close it, and move or stop each service by an ordinary intent, one after the other.
-
-A service is written to the node's cordon before its intent is sent, and what is due is derived from the journals. So a
-drain that was interrupted anywhere is continued by the next one, from any client.
-"""
+"""Drain a node: close it, and move or stop each service by an ordinary intent, one after the other."""
 
 from __future__ import annotations
 
@@ -16,12 +12,12 @@ from sparkops.deploy.deployment import release_of
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan
 from sparkops.deploy.sending import Draft
-from sparkops.errors import Busy, Interrupted, PlanRefused, SparkopsError
+from sparkops.errors import Busy, Interrupted, NotReady, PlanRefused, SparkopsError
+from sparkops.guard_client import leases
 from sparkops.guard_client.cordon import Cordon, Displaced
 from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.leader import Leader
+from sparkops.guard_client.leader import Leader, connect_guard
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.maintenance import cordoning
 from sparkops.maintenance.plan import (
     DRAIN,
     Action,
@@ -35,10 +31,56 @@ from sparkops.maintenance.plan import (
     remaining,
     strangers,
 )
+from sparkops.nodes.connected import Member
 from sparkops.nodes.progress import Event, Repeats
 from sparkops.nodes.waiting import Waiting
 from sparkops.release import Release
 from sparkops.swap.model import Deployment
+
+
+def read_cordon(operation: Operation, node: str) -> Cordon:
+    """Return the cordon of a node. Raises NotReady where no guard keeps one, and errors of nodes."""
+    member = operation.connected.member(node)
+    if not leases.guarded(member):
+        step = "docker start sparkops-guard, on the node; before its first deploy a node needs no cordon"
+        raise NotReady(node, "no guard runs on it, which keeps the cordon", next_step=step)
+    if (kept := leases.kept_cordon(member)) is None:
+        step = "The next deploy replaces it: sparkops deploy RECIPE"
+        raise NotReady(node, "its guard is of an earlier version, without cordons", next_step=step)
+    return kept
+
+
+def change_cordon(operation: Operation, node: str, make: Callable[[Cordon], Cordon]) -> Cordon:
+    """Change the cordon of a node and return it. Raises Busy while a swap may still start an engine there.
+
+    Raises what `read` raises, too.
+    """
+
+    def attempt() -> Cordon:
+        was = read_cordon(operation, node)
+        to = make(was)
+        if to != was:
+            with connect_guard(operation.connected.member(node)) as opened:
+                opened.set_cordon(was, to)
+        return to
+
+    return operation.until_free(attempt)
+
+
+def drop_elsewhere(operation: Operation, node: str, service: str) -> None:
+    """Drop a service that is back on `node` from what drains have taken from other nodes: it was there only meanwhile.
+
+    A node that cannot be read keeps it, and its return moves the service: that is reported.
+    """
+
+    def drop(member: Member) -> None:
+        if member.name != node and service in leases.cordon_of(member).displaced:
+            change_cordon(operation, member.name, partial(Cordon.restored, service=service))
+
+    for name, outcome in operation.connected.on_each(drop).items():
+        if isinstance(outcome, SparkopsError):
+            operation.report(Event(name, f"may still have {service} as taken from it: {outcome}"))
+
 
 POLL_S = 2.0
 END_S = 600.0
@@ -144,17 +186,14 @@ def _moved_or_stopped(
         if not unread:
             raise
     problem = f"{step.service}: not stopped: {' and '.join(unread)} cannot be reached, and may have room for it"
-    raise PlanRefused(problem, next_step=f"sparkops doctor\nOr name the nodes that count: {_only(node, elsewhere)}")
+    only = " ".join([f"sparkops node drain {node} --stop", *(f"--to {name}" for name in elsewhere.nodes)])
+    raise PlanRefused(problem, next_step=f"sparkops doctor\nOr name the nodes that count: {only}")
 
 
 def _unread(operation: Operation, node: str, options: DrainOptions) -> list[str]:
     """Return the nodes that a service may move to, and that cannot be reached."""
     names = options.to or tuple(operation.connected.fleet.nodes)
     return [name for name in names if name != node and name in operation.connected.unreachable]
-
-
-def _only(node: str, elsewhere: DeployOptions) -> str:
-    return " ".join([f"sparkops node drain {node} --stop", *(f"--to {name}" for name in elsewhere.nodes)])
 
 
 def _has_room(
@@ -203,11 +242,11 @@ def run(
     planned.plan.require()
     for draft in planned.drafts.values():
         sending.check(operation, draft)
-    cordoning.change(operation, node, partial(Cordon.closed, reason=reason))
+    change_cordon(operation, node, partial(Cordon.closed, reason=reason))
     for step in planned.plan.steps:
         if step.changes and step.deployment:
             displaced = Displaced(step.deployment, stopped=step.action is Action.STOP)
-            cordoning.change(operation, node, partial(Cordon.taken, service=step.service, displaced=displaced))
+            change_cordon(operation, node, partial(Cordon.taken, service=step.service, displaced=displaced))
         if accepted := _accepted(operation, leader, step, planned, options):
             follow(step.service, accepted)
     wait_until_empty(operation, leader, node)
@@ -241,7 +280,8 @@ def wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
         for left in lefts.values():
             operation.report(Event(node, left, lasting=repeats.keeps(left, time.monotonic())))
 
-    longest_s = max((_warm_s(state) for state in led(leader)), default=0.0)
+    warm = (state.journal.warm for state in led(leader))
+    longest_s = max((old.limits.keep_old_s for old in warm if old), default=0.0)
     step = f"sparkops node drain {node} continues"
     stopped = Interrupted(f"{node}: not drained yet", next_step=step)
     waiting = Waiting(POLL_S, longest_s + END_S, operation.connected.cancel, interrupted=stopped)
@@ -251,8 +291,3 @@ def wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
         raise stopped from None
     if lefts:
         raise Busy("\n".join(lefts.values()), next_step=step)
-
-
-def _warm_s(state: ServiceState) -> float:
-    warm = state.journal.warm
-    return warm.limits.keep_old_s if warm else 0.0

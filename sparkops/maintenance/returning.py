@@ -16,7 +16,7 @@ from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.maintenance import cordoning
+from sparkops.maintenance import drain
 from sparkops.maintenance.drain import Follow, Planned, own_release
 from sparkops.maintenance.plan import RETURN, Action, NodePlan, Step, after, home, leave, left, lifted
 from sparkops.network.finding import Finding, problems
@@ -115,8 +115,8 @@ def run(
     planned.plan.require()
     for draft in planned.drafts.values():
         sending.check(operation, draft)
-    cordon = cordoning.read(operation, node)
-    cordoning.change(operation, node, partial(Cordon.opened, any_speed=options.force))
+    cordon = drain.read_cordon(operation, node)
+    drain.change_cordon(operation, node, partial(Cordon.opened, any_speed=options.force))
     _wait_for_report(operation, leader, planned.plan, cordon.text)
     for step in sorted(planned.plan.steps, key=lambda step: step.action is not Action.LEAVE):
         try:
@@ -126,14 +126,14 @@ def run(
             raise
         except SparkopsError as error:
             held = f"{cordon.reason or 'return'}; {step.service} did not return: {str(error).splitlines()[0]}"
-            cordoning.change(operation, node, partial(Cordon.closed, reason=held))
+            drain.change_cordon(operation, node, partial(Cordon.closed, reason=held))
             error.add_note(f"{node} is cordoned again; {step.service} stays where it is")
             steps = (error.next_step, *_ways_on(node, step.service, str(error)))
             error.next_step = "\n".join(filter(None, steps))
             raise
-        cordoning.change(operation, node, partial(Cordon.restored, service=step.service))
+        drain.change_cordon(operation, node, partial(Cordon.restored, service=step.service))
         if step.action is not Action.LEAVE:
-            cordoning.drop_elsewhere(operation, node, step.service)
+            drain.drop_elsewhere(operation, node, step.service)
 
 
 def _wait_for_report(operation: Operation, leader: Leader, plan: NodePlan, text: str) -> None:

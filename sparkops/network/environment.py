@@ -12,7 +12,7 @@ from ipaddress import IPv4Interface
 from sparkops.engines import ENGINES
 from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Finding, listed
-from sparkops.network.ports import End
+from sparkops.network.links import End
 
 EXACT_INTERFACE = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MN_IF_NAME", "OMPI_MCA_btl_tcp_if_include")
 OF_ENGINES = tuple(dict.fromkeys(name for engine in ENGINES.values() for name in engine.own_address))

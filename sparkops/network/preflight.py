@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from sparkops.config import assets
 from sparkops.errors import SparkopsError
-from sparkops.network import image_check
-from sparkops.network.checks import Check, Outcome, Ranks, bandwidths, equipment, paths, same_driver
+from sparkops.network import checks
+from sparkops.network.checks import Check, Outcome, Ranks
 from sparkops.network.commands import RendezvousReport
 from sparkops.network.facts import NodeFabric, fabric_query, parse_fabric
 from sparkops.network.finding import Finding
@@ -34,24 +34,24 @@ def run(
     Without `ranks` only packets are sent, which do not disturb nodes that serve. A broken link is known after 3 s, all
     else after 10 s more at most. finding.require() raises errors for the findings.
     """
-    findings = [*equipment(fabric, facts)]
+    findings = [*checks.equipment(fabric, facts)]
     images: dict[str, str] = {}
     if ranks:
         inspects = {node: connected.members[node].engine.trusted(ranks.image) for node in fabric.ranks}
         images = {node: inspect["Id"] for node, inspect in inspects.items() if inspect}
-        findings += [*same_driver(fabric, facts), *image_check.same_image(ranks.image, inspects)]
-    broken = _try(connected, [*paths(fabric, facts)], report)
+        findings += [*checks.same_driver(fabric, facts), *checks.same_image(ranks.image, inspects)]
+    broken = _try(connected, [*checks.paths(fabric, facts)], report)
     if broken or not ranks:
         return (*findings, *broken)
-    checks = [*bandwidths(fabric, facts)]
+    due = [*checks.bandwidths(fabric, facts)]
     if len(images) == len(fabric.ranks):
-        checks += image_check.checks(fabric, ranks, images, assets.load_rendezvous())
-    return (*findings, *_try(connected, checks, report))
+        due += checks.rendezvous(fabric, ranks, images, assets.load_rendezvous())
+    return (*findings, *_try(connected, due, report))
 
 
-def _try(connected: Connected, checks: Sequence[Check], report: OnEvent) -> list[Finding]:
-    """Run all checks at once, each in a channel of its own, and judge their outcomes."""
-    numbers = {str(number): check for number, check in enumerate(checks)}
+def _try(connected: Connected, due: Sequence[Check], report: OnEvent) -> list[Finding]:
+    """Run the checks at once, each in a channel of its own, and judge their outcomes."""
+    numbers = {str(number): check for number, check in enumerate(due)}
 
     def work(number: str) -> list[Outcome]:
         check, outcomes = numbers[number], list[Outcome]()
@@ -66,6 +66,6 @@ def _try(connected: Connected, checks: Sequence[Check], report: OnEvent) -> list
     results = on_each(numbers, work, connected.cancel)
     outcomes = [(numbers[key], result if isinstance(result, list) else [result]) for key, result in results.items()]
     findings = [finding for check, outcome in outcomes for finding in check.judge(outcome)]
-    read = {check.node: image_check.read(outcome[0]) for check, outcome in outcomes if check.rendezvous}
+    read = {check.node: checks.read_rendezvous(outcome[0]) for check, outcome in outcomes if check.rendezvous}
     reports = {node: report for node, report in read.items() if isinstance(report, RendezvousReport)}
-    return [*findings, *image_check.same_versions(reports)]
+    return [*findings, *checks.same_versions(reports)]

@@ -8,7 +8,7 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.errors import CommandFailed
 from sparkops.network import preflight
 from sparkops.network.facts import NodeFabric
-from sparkops.network.ports import End, rdma
+from sparkops.network.links import End, rdma_ports
 from sparkops.nodes.connected import Member
 
 
@@ -23,7 +23,7 @@ class Host:
     @property
     def ends(self) -> list[End]:
         """Its ports for the fabric that can carry data. Wrong settings of the inventory are reported elsewhere."""
-        ends = rdma(self.name, self.fabric, self.config) if self.fabric else ()
+        ends = rdma_ports(self.name, self.fabric, self.config) if self.fabric else ()
         return [end for end in ends if isinstance(end, End) and end.up]
 
 

@@ -10,12 +10,11 @@ from itertools import combinations
 from sparkops.config.fabric import FabricRules
 from sparkops.config.inventory import NodeConfig
 from sparkops.errors import PlanRefused
-from sparkops.network import environment, links, ports
+from sparkops.network import environment, links
 from sparkops.network.commands import RDMA_OPTIONS
 from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Finding, Severity, problems, require
-from sparkops.network.links import Link
-from sparkops.network.ports import End
+from sparkops.network.links import End, Link
 
 
 class Transport(StrEnum):
@@ -67,15 +66,15 @@ class Survey:
 
 def examine(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> Survey:
     """Find the links: RoCE, or else plain TCP where the inventory allows it."""
-    ends = [end for node, node_facts in facts.items() for end in ports.rdma(node, node_facts, configs[node])]
+    ends = [end for node, node_facts in facts.items() for end in links.rdma_ports(node, node_facts, configs[node])]
     wrong = tuple(end for end in ends if isinstance(end, Finding))
-    reasons = tuple(reason for node, node_facts in facts.items() for reason in ports.why_none(node, node_facts))
+    reasons = tuple(reason for node, node_facts in facts.items() for reason in links.why_none(node, node_facts))
     roce = [end for end in ends if isinstance(end, End) and end.device]
     joined = links.find(roce, list(facts))
     if joined or wrong or not rules.allow_tcp:
         findings = (*wrong, *_findings(joined, roce, rules.mtu), *links.crossed(joined), *_halves(joined, facts))
         return Survey(Transport.ROCE, joined, findings, reasons)
-    plain = [end for node, node_facts in facts.items() for end in ports.tcp(node, node_facts, configs[node])]
+    plain = [end for node, node_facts in facts.items() for end in links.tcp_ports(node, node_facts, configs[node])]
     shared = (  # a bridge of each node alone, as Docker's, has the same address everywhere
         link for link in links.find(plain, list(facts)) if not link.same_address or any(end.named for end in link.ends)
     )
@@ -93,7 +92,7 @@ def _findings(joined: Sequence[Link], ends: Sequence[End], mtu: int) -> Iterator
 def _halves(joined: Sequence[Link], facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
     for node in facts if joined else ():
         used = [end.device.name for link in joined for end in link.ends if end.device and end.node == node]
-        yield from ports.halves(node, facts[node], used)
+        yield from links.half_ports(node, facts[node], used)
 
 
 def join(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> Fabric:

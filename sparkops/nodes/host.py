@@ -77,19 +77,21 @@ class GpuMemory:
 
 
 @dataclass(frozen=True)
-class GpuState:
-    """Load of a GPU: share of the time in which it computes, watts, degrees Celsius, MHz, GiB. None: unknown.
-
-    A GPU that shares the node's memory has none of its own (GB10: [N/A]). Used and free memory are less than the total
-    of nvidia-smi, which counts what the driver reserves.
-    """
+class Gpu:
+    """Load of a GPU, as reported by its driver; null if unknown."""
 
     use: float | None
+    """Share of the driver's last sample period in which it computed, 0 to 1."""
     power_w: float | None
+    """Power in watts."""
     temperature_c: float | None
+    """Temperature in degrees Celsius."""
     clock_mhz: float | None
+    """Clock of the processors in MHz."""
     memory_used_gib: float | None = None
+    """Used memory of a discrete GPU in GiB (2^30 bytes); null where it shares the node's, as on a Spark."""
     memory_total_gib: float | None = None
+    """Total memory of a discrete GPU in GiB; null where it shares the node's."""
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,16 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
-def parse_gpu_states(text: str) -> tuple[GpuState, ...]:
-    """Parse the output of GPU_STATE. A figure that the driver lacks is None; any other line is a message."""
+def parse_gpu_states(text: str) -> tuple[Gpu, ...]:
+    """Parse the output of GPU_STATE. A figure that the driver lacks is None; any other line is a message.
+
+    Used and free memory are less than the total of nvidia-smi, which counts what the driver reserves.
+    """
     rows = [[_number(cell) for cell in line.split(", ")] for line in text.splitlines()]
     return tuple(
-        GpuState(row[0] / 100 if row[0] is not None else None, *row[1:4], *(_mib(figure) for figure in row[4:]))
+        Gpu(row[0] / 100 if row[0] is not None else None, *row[1:4], *(_mib(figure) for figure in row[4:]))
         for row in rows
-        if len(row) == len(fields(GpuState)) and any(figure is not None for figure in row)
+        if len(row) == len(fields(Gpu)) and any(figure is not None for figure in row)
     )
 
 

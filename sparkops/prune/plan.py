@@ -9,8 +9,7 @@ from itertools import chain
 from sparkops.command import Command
 from sparkops.docker.commands import docker, remove
 from sparkops.prune import retention
-from sparkops.prune.retention import CACHE, Intended, Surroundings
-from sparkops.prune.stored import Stored, StoredEngine, StoredImage
+from sparkops.prune.retention import CACHE, Intended, Stored, StoredEngine, StoredImage, Surroundings
 from sparkops.release import SHORT, recipe_named, recipe_of
 
 REMOVE_S = 600.0  # 30 GB of layers are many files
@@ -77,7 +76,7 @@ def plan(nodes: Sequence[Stored], intended: Intended, policy: Policy) -> Pruning
         last = replace(around, staying=[engine for engine in node.engines if engine not in going])
         for image in node.images:
             if retention.is_from_sparkops(image) and (reason := next(retention.image(image, last), "")):
-                kept.append(Kept(node.node, "image", _name(image), reason))
+                kept.append(Kept(node.node, "image", image.name, reason))
     return Pruning(tuple(removals), tuple(kept))
 
 
@@ -150,10 +149,8 @@ class _Disk:
     def _image(self, image: StoredImage) -> Removal:
         """Return the removal of an image, with the bytes of steps that no remaining image shares."""
         self.images.remove(image)
-        shared = set(chain.from_iterable(other.steps for other in self.images))
-        size = sum(bytes_ for step, bytes_ in image.steps.items() if step not in shared)
-        command = remove_image(image.tags or (image.id,))
-        return Removal(self.node.node, "image", _name(image), size, command, self._service_of_image(image))
+        size, command = image.own_bytes(self.images), remove_image(image.tags or (image.id,))
+        return Removal(self.node.node, "image", image.name, size, command, self._service_of_image(image))
 
     def _service_of_image(self, image: StoredImage) -> str:
         services = (self.around.services.get(recipe_of(tag), "") for tag in image.tags)
@@ -165,10 +162,6 @@ class _Disk:
         engines = (e.container.service for e in self.node.engines if e.container.inputs[:SHORT] == inputs)
         images = (self._service_of_image(image) for image in self.node.images if image.inputs[:SHORT] == inputs)
         return next(filter(None, chain(engines, images)), "")
-
-
-def _name(image: StoredImage) -> str:
-    return ", ".join(image.tags) or image.id.removeprefix("sha256:")[:SHORT]
 
 
 def remove_image(names: Sequence[str]) -> Command:

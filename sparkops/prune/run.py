@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from sparkops.errors import NeedsOperator, NodeError, SparkopsError, joined
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.leader import GuardConnection, connect_guard
+from sparkops.guard_client.leader import connect_guard
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.progress import Event, OnEvent
-from sparkops.prune import stored
+from sparkops.prune import retention
 from sparkops.prune.plan import Policy, Pruning, Removal, plan
-from sparkops.prune.retention import Intended
-from sparkops.prune.stored import Stored
+from sparkops.prune.retention import Intended, Stored
 from sparkops.swap.journal import Journal
 from sparkops.swap.values import WireError
 
@@ -50,9 +49,12 @@ def read_nodes(connected: Connected, nodes: Sequence[str]) -> DiskSurvey:
     problems: list[SparkopsError] = []
     for node, states in by_node.items():
         for service, state in states.items():
-            if isinstance(state, SparkopsError):
-                problems.append(state)
+            if isinstance(state, SparkopsError) or state.unreadable:
                 untouchable[service] = f"the journal of {service} cannot be read on {node}"
+                if isinstance(state, SparkopsError):
+                    problems.append(state)
+                else:
+                    problems.append(NeedsOperator(f"{node}: {state.needs_operator}"))
                 continue
             journals[service].append(state.journal)
             if state.journal.hold:
@@ -63,19 +65,20 @@ def read_nodes(connected: Connected, nodes: Sequence[str]) -> DiskSurvey:
 
 
 def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
-    """Return the state of each service of a node's guard, or why its journal cannot be read."""
-    if member.engine.container(CONTAINER) is None:
-        return {}
+    """Return the services of a node's guard; none before a deploy has created it."""
+    return guard_states(member) if member.engine.container(CONTAINER) is not None else {}
+
+
+def guard_states(member: Member) -> dict[str, ServiceState | SparkopsError]:
+    """Return the state of each service of a node's guard, or why it cannot be read. Raises NodeError."""
+    states: dict[str, ServiceState | SparkopsError] = {}
     with connect_guard(member) as guard:
-        return {service: _state(guard, service) for service in guard.services()}
-
-
-def _state(guard: GuardConnection, service: str) -> ServiceState | SparkopsError:
-    try:
-        state = guard.state(service)
-    except (NeedsOperator, WireError) as error:
-        return error
-    return NeedsOperator(f"{guard.node.name}: {state.needs_operator}") if state.unreadable else state
+        for service in guard.services():
+            try:
+                states[service] = guard.state(service)
+            except (NeedsOperator, WireError) as error:
+                states[service] = error
+    return states
 
 
 def read_disk(member: Member, others: Collection[str] = ()) -> Stored:
@@ -84,9 +87,11 @@ def read_disk(member: Member, others: Collection[str] = ()) -> Stored:
     `others`: IDs of containers of sparkops besides the engines, whose images count as unused.
     """
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    usage = stored.usage(member.engine.disk())
-    engines = [stored.engine(member.name, inspect, usage.written) for inspect in member.engine.containers()]
-    images = [stored.image(inspect, member.engine.history(inspect["Id"])) for inspect in member.engine.images()]
+    usage = retention.parse_usage(member.engine.disk())
+    engines = [retention.parse_engine(member.name, inspect, usage.written) for inspect in member.engine.containers()]
+    images = [
+        retention.parse_image(inspect, member.engine.history(inspect["Id"])) for inspect in member.engine.images()
+    ]
     known = {*others, *(engine.id for engine in engines)}
     return Stored(
         node=member.name,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import PurePosixPath
 
 from sparkops.command import Command
@@ -23,9 +22,8 @@ from sparkops.network import firewall
 from sparkops.nodes.host import GIB
 from sparkops.prune import retention
 from sparkops.prune.plan import REMOVE_S, Kept, Removal, remove_image, remove_volume, shrink_build_cache
-from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE
-from sparkops.prune.stored import Stored, StoredImage
-from sparkops.release import SHORT, TRUSTED
+from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE, Stored, StoredImage
+from sparkops.release import TRUSTED
 from sparkops.weights.checkpoint import Checkpoint
 
 NO_RULES = ("nft", f"add table {firewall.TABLE}; delete table {firewall.TABLE}")
@@ -136,7 +134,8 @@ def refusals(installed: Installed, uses: Uses, without: Collection[str] = ()) ->
     for service, state in uses.states.items():
         if problem := _need(node, state, leads=uses.leads, without=without):
             busy.add(service)
-            yield PlanRefused(problem, next_step=_step(service, leads=uses.leads))
+            other = "" if uses.leads else ", or move it: sparkops deploy RECIPE --node OTHER"
+            yield PlanRefused(problem, next_step=f"sparkops stop {service}{other}")
     running = {
         engine.container.service: engine.container.name
         for engine in installed.stored.engines
@@ -159,11 +158,6 @@ def _need(node: str, state: ServiceState, *, leads: bool, without: Collection[st
         return f"{node}: its guard leads {service}: {serves}"
     nodes = {rank.node for rank in journal.halting}
     return f"{node}: {service} is not known to have stopped: {unreported(state)}" if nodes - {*without, node} else ""
-
-
-def _step(service: str, *, leads: bool) -> str:
-    stop = f"sparkops stop {service}"
-    return stop if leads else f"{stop}, or move it: sparkops deploy RECIPE --node OTHER"
 
 
 def plan(installed: Installed, extent: Extent, leader: str = "", uses: Uses | None = None) -> Uninstall:
@@ -225,16 +219,13 @@ def _images(installed: Installed) -> tuple[tuple[Removal, ...], tuple[Kept, ...]
     staying = [image for image in installed.stored.images if image not in going]
     removals = []
     for image in going:
-        others = set(chain.from_iterable(other.steps for other in (*staying, *going) if other is not image))
-        size = sum(size for step, size in image.steps.items() if step not in others)
+        size = image.own_bytes(other for other in (*staying, *going) if other is not image)
         staying_names = [tag for tag in image.tags if not tag.startswith((IMAGE, CANDIDATE))]
         names = [tag for tag in image.tags if tag not in staying_names] or [image.id]
         command = remove_image(names)
         removals.append(_removal(installed, "image", ", ".join(names), command, 0 if staying_names else size))
-    kept = [
-        Kept(installed.node, "image", _name(image), "a container that is not of sparkops uses it") for image in used
-    ]
-    kept += [Kept(installed.node, "image", _name(image), BASE) for image in _bases(own, installed.stored.images)]
+    kept = [Kept(installed.node, "image", image.name, "a container that is not of sparkops uses it") for image in used]
+    kept += [Kept(installed.node, "image", image.name, BASE) for image in _bases(own, installed.stored.images)]
     return tuple(removals), tuple(kept)
 
 
@@ -246,10 +237,6 @@ def _bases(own: Sequence[StoredImage], images: Sequence[StoredImage]) -> Iterato
     for image in images:
         if image not in own and image.steps and any(image.steps.keys() <= other.steps.keys() for other in own):
             yield image
-
-
-def _name(image: StoredImage) -> str:
-    return ", ".join(image.tags) or image.id.removeprefix("sha256:")[:SHORT]
 
 
 def _volumes(installed: Installed) -> Iterator[Removal]:

@@ -13,7 +13,6 @@ from sparkops.errors import NeedsOperator, NotReady, PlanRefused, SparkopsError,
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client import leases, membership
-from sparkops.guard_client.leader import connect_guard
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import GUARD
 from sparkops.nodes.connected import Connected, Member
@@ -21,9 +20,8 @@ from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.prune.plan import Kept, Removal
 from sparkops.prune.retention import IMAGE
-from sparkops.prune.run import read_disk, run_removals
+from sparkops.prune.run import guard_states, read_disk, run_removals
 from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
-from sparkops.swap.values import WireError
 from sparkops.weights import models
 
 RUN_EXISTS = Command(("sh", "-c", f"[ ! -e {places.RUN} ] || echo exists"), timeout_s=10.0)
@@ -113,12 +111,12 @@ def _guard_image(member: Member, found: Mapping[str, Facts]) -> str:
     """Return the image of the node's guard, or the newest one without its container; empty without one."""
     if container := found.get(places.CONTAINER):
         return str(container["Image"])
-    images = [image for image in member.engine.images(recipe=GUARD) if _is_named(image, f"{IMAGE}{GUARD}:")]
+    images = [
+        image
+        for image in member.engine.images(recipe=GUARD)
+        if any(tag.startswith(f"{IMAGE}{GUARD}:") for tag in image["RepoTags"] or ())
+    ]
     return str(max(images, key=lambda image: str(image["Created"]))["Id"]) if images else ""
-
-
-def _is_named(image: Facts, prefix: str) -> bool:
-    return any(tag.startswith(prefix) for tag in image["RepoTags"] or ())
 
 
 def _uses(target: Target, installed: Installed, leader: Member | None) -> Uses:
@@ -127,9 +125,14 @@ def _uses(target: Target, installed: Installed, leader: Member | None) -> Uses:
     unreadable: list[SparkopsError] = []
     leading = leader or target.member
     if leading.engine.container(places.CONTAINER) is not None:
-        for service, state in _states(leading).items():
+        if not _runs(leading, places.CONTAINER):
+            problem = "its guard does not run: whether a service needs this node is unknown"
+            raise NotReady(leading.name, problem, next_step=f"On {leading.name}: docker start {places.CONTAINER}")
+        for service, state in guard_states(leading).items():
             if isinstance(state, SparkopsError):
                 unreadable.append(state)
+            elif state.unreadable:
+                unreadable.append(NeedsOperator(state.needs_operator))
             elif not state.journal.forgotten:
                 states[service] = state
     traffic: Sequence[str] = ()
@@ -137,22 +140,6 @@ def _uses(target: Target, installed: Installed, leader: Member | None) -> Uses:
         services = parse_gateway(target.member.node.run(SHOW).stdout).services
         traffic = [name for name, service in services.items() if service.active]
     return Uses(states, leader is None, traffic, unreadable)
-
-
-def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
-    if not _runs(member, places.CONTAINER):
-        problem = "its guard does not run: whether a service needs this node is unknown"
-        raise NotReady(member.name, problem, next_step=f"On {member.name}: docker start {places.CONTAINER}")
-    states: dict[str, ServiceState | SparkopsError] = {}
-    with connect_guard(member) as opened:
-        for service in opened.services():
-            try:
-                state = opened.state(service)
-            except (NeedsOperator, WireError) as error:
-                states[service] = error
-                continue
-            states[service] = NeedsOperator(state.needs_operator) if state.unreadable else state
-    return states
 
 
 def _runs(member: Member, container: str) -> bool:

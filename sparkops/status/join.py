@@ -1,21 +1,185 @@
-"""Join the reports of all nodes to one status. Pure."""
+"""Join the reports of all nodes to one status: services, why containers fail, and drift from the intentions. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sparkops.docker.facts import Container
-from sparkops.errors import NodeError, SparkopsError
+from sparkops.docker.places import CONTAINER, GATEWAY
+from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import HoldFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.node import GatewayPlace
 from sparkops.startup import durations
-from sparkops.status import drift, failures, picture
-from sparkops.status.node_row import Gpu, Memory, NodeRow
+from sparkops.status import picture
 from sparkops.status.observation import NodeReport, RankReport, ServiceReport, missing, replicas, services
+from sparkops.status.picture import Drift, Health, Memory, NodeRow
+from sparkops.swap import trouble
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase
+from sparkops.swap.trouble import NEXT
+
+ENDED_WELL = {0, 137, 143}
+"""Exit codes of a program that ended by itself, or by the SIGKILL or SIGTERM of `docker stop`."""
+
+
+def awaited(container: Container, states: Sequence[ServiceState]) -> str | None:
+    """Return what the guard of a container waits for, as its leader reports it; None for nothing."""
+    texts = (state.progress.get(container.node, {}).get(container.name) for state in states)
+    return next((text for text in texts if text), None)
+
+
+def why_failing(rank: RankReport, service: ServiceReport) -> tuple[str, str]:
+    """Return the problem of a container and the next command; both empty if it works or was stopped."""
+    if service.ended and not rank.container.running:
+        return "", ""
+    reported = _reported(rank.container, service.states)
+    problem = reported.partition(NEXT)[0] or ("" if _replaced(rank, service) else _observed(rank))
+    if not problem:
+        return "", ""
+    step = reported.partition(NEXT)[2]
+    verb = "history" if service.states else "logs"
+    return problem, step or f"sparkops {verb} {service.name}"
+
+
+def _reported(container: Container, states: Sequence[ServiceState]) -> str:
+    """Return why its last start failed, as its guard reports it; empty if it did not."""
+    reports = (state.reports.get(container.node) for state in states)
+    return next((text for report in reports if report and (text := report.engine(container.name).problem)), "")
+
+
+def _replaced(rank: RankReport, service: ServiceReport) -> bool:
+    """Return whether a container has ended while another release of its service works: its end is history.
+
+    The gateway alone shows that too, while no guard can be asked.
+    """
+    if service.live is None or (service.led and not service.states):
+        return False
+    return rank not in service.live_ranks and not rank.container.running
+
+
+def _observed(rank: RankReport) -> str:
+    container = rank.container
+    if container.oom_killed:
+        return f"{container.name} was OOM-killed"
+    if container.state == "restarting":
+        return f"{container.name} is in a restart loop: {container.restarts} restarts, exit code {container.exit_code}"
+    if not container.running:
+        code = container.exit_code
+        return "" if code in ENDED_WELL else f"{container.name} exited with code {code}"
+    failing = rank.health is Health.FAILING
+    return f"{container.name} runs, but /health does not answer" if failing else ""
+
+
+NEEDS_PERSON = "NEEDS_PERSON"
+GUARD_DOWN = "GUARD_DOWN"
+GUARD_SILENT = "GUARD_SILENT"
+CORDON_UNREAD = "CORDON_UNREAD"
+URGENCY = (NEEDS_PERSON, GUARD_DOWN, "LIVE_NOT_RUNNING", "RESTARTING", "RANK_MISSING", GUARD_SILENT)
+"""Codes that are shown before the others, the most urgent first."""
+
+
+def drift_of(service: ServiceReport) -> Iterator[Drift]:
+    """Yield every difference in one service."""
+    name = service.name
+    running = [rank.container for rank in service.ranks if rank.container.running]
+    for container in running:
+        if container.state == "restarting":
+            detail = f"{container.name} is in a restart loop"
+            yield Drift(code="RESTARTING", node=container.node, detail=detail, next_step=f"sparkops logs {name}")
+    for container in (rank.container for rank in service.ranks if rank.listed):
+        detail = f"{container.name}: Docker does not answer `docker inspect`, only its list is known"
+        step = f"docker inspect {container.name}, on {container.node}; a restart of Docker may be needed"
+        yield Drift(code="NOT_INSPECTED", node=container.node, detail=detail, next_step=step)
+    for ranks in replicas(service.ranks):
+        for number in missing(ranks):
+            head = ranks[0].container
+            detail = f"{name}: rank {number} of {head.release} ({head.slot}) is not running, so the replica cannot work"
+            yield Drift(code="RANK_MISSING", node=head.node, detail=detail, next_step=f"sparkops history {name}")
+    yield from _of_journals(service)
+    yield from _of_traffic(service)
+    yield from _of_releases(service)
+    for container in running if service.states else ():
+        if container.restart_policy != "no":
+            detail = f"{container.name} has Docker's restart policy {container.restart_policy}: its guard starts it"
+            step = f"docker update --restart=no {container.name}, on {container.node}"
+            yield Drift(code="RESTART_POLICY", node=container.node, detail=detail, next_step=step)
+
+
+def _of_traffic(service: ServiceReport) -> Iterator[Drift]:
+    active = service.front.active if service.front else None
+    if active and service.live is None:
+        containers = (rank.container for rank in service.ranks)
+        node = next((container.node for container in containers if container.release == active.release), "")
+        detail = f"{service.name}: {active.release} is active but not running"
+        journal = next(iter(service.journals), Journal(service.name, ""))
+        missing = [name for state in service.states for name in state.missing]
+        step = trouble.next_step(journal, f"{active.release} does not answer", missing)
+        yield Drift(code="LIVE_NOT_RUNNING", node=node, detail=detail, next_step=step)
+
+
+def _of_journals(service: ServiceReport) -> Iterator[Drift]:
+    """Yield what the leader cannot continue without an operator, and the guards that it does not reach."""
+    name = service.name
+    for state in service.states:
+        leader = state.journal.leader
+        if state.direct and state.journal.deployments:
+            detail = f"{name} serves without a gateway, by an earlier version of sparkops: it can only be stopped"
+            step = f"sparkops stop {name}, then deploy it again"
+            yield Drift(code="NO_GATEWAY", node=leader, detail=detail, next_step=step)
+        if state.needs_operator:
+            detail = f"{name}: {trouble.reason(state.needs_operator)}"
+            step = trouble.next_step(state.journal, state.needs_operator, state.missing)
+            yield Drift(code=NEEDS_PERSON, node=leader, detail=detail, next_step=step)
+        for node in sorted(set(state.missing) & set(state.why_missing)):  # a guard that has just started asks soon
+            why = state.why_missing[node]
+            detail = f"{name}: {leader} cannot reach the guard of {node}, swaps wait: {why}"
+            step = f"docker logs {CONTAINER}, on {node}"
+            yield Drift(code="GUARD_NOT_REACHED", node=node, detail=detail, next_step=step)
+
+
+def _of_releases(service: ServiceReport) -> Iterator[Drift]:
+    """Yield containers that no release needs. Two releases are right during a swap, and while the old one is warm."""
+    if not service.led:
+        return  # which releases it needs is unknown
+    if service.front is None:
+        return
+    deployments = [deployment for journal in service.journals for deployment in journal.deployments]
+    needed = {rank.place for deployment in deployments for rank in deployment.ranks}
+    for rank in service.ranks:
+        container = rank.container
+        if container.running and (container.node, container.name) not in needed and rank not in service.live_ranks:
+            detail = f"{container.name} runs, but no release of its service needs it"
+            step = f"docker stop {container.name}, on {container.node}"
+            yield Drift(code="ORPHAN", node=container.node, detail=detail, next_step=step)
+
+
+def _unread_guards(reports: Sequence[NodeReport]) -> Iterator[Drift]:
+    """Yield the guards whose journals or cordon could not be read."""
+    for report in reports:
+        if error := report.guard_error:
+            detail = f"{without_node(error)}; what it leads is shown from containers and gateway"
+            code = GUARD_DOWN if isinstance(error, NotReady) else GUARD_SILENT
+            yield Drift(code=code, node=report.name, detail=detail, next_step=error.next_step)
+        if error := report.cordon_error:
+            detail = f"{without_node(error)}; nothing new starts there until it can be read"
+            yield Drift(code=CORDON_UNREAD, node=report.name, detail=detail, next_step=error.next_step)
+
+
+def without_node(error: SparkopsError) -> str:
+    """Return the text of an error without the name of its node, which is shown beside it."""
+    return error.problem if isinstance(error, NodeError) else str(error)
+
+
+def _gateway_drift(reports: Sequence[NodeReport]) -> list[Drift]:
+    """Return the differences in the gateway itself."""
+    return [
+        Drift(code=code, node=report.name, detail=detail, next_step=f"docker logs {GATEWAY}, on {report.name}")
+        for report in reports
+        if report.gateway
+        for code, detail in report.gateway.drift
+    ]
 
 
 def join(
@@ -35,9 +199,9 @@ def join(
         gateway=_gateway(gateway, reports) if gateway else None,
         findings=[finding for report in reached for finding in report.findings],
         drift=[
-            *(row for service in observed for row in drift.of_service(service)),
-            *drift.of_guards(reached),
-            *drift.of_gateway(reached),
+            *(row for service in observed for row in drift_of(service)),
+            *_unread_guards(reached),
+            *_gateway_drift(reached),
         ],
     )
 
@@ -56,17 +220,15 @@ def _gateway(gateway: GatewayPlace, reports: Mapping[str, NodeReport | SparkopsE
 
 def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
     if isinstance(report, SparkopsError):
-        problem = report.problem if isinstance(report, NodeError) else str(report)
+        problem = without_node(report)
         return NodeRow(name=name, reachable=False, error=problem, memory=None, next_step=report.next_step or None)
     host = report.host
     memory = Memory(total_gib=round(host.memory_total_gib, 1), available_gib=round(host.memory_available_gib, 1))
     gpus = [
-        Gpu(
-            **{
-                **asdict(gpu),
-                "memory_used_gib": _rounded(gpu.memory_used_gib, 1),
-                "memory_total_gib": _rounded(gpu.memory_total_gib, 1),
-            }
+        replace(
+            gpu,
+            memory_used_gib=_rounded(gpu.memory_used_gib, 1),
+            memory_total_gib=_rounded(gpu.memory_total_gib, 1),
         )
         for gpu in report.gpus
     ]
@@ -143,11 +305,11 @@ def _state(service: ServiceReport) -> picture.State:
         return "stopping"
     if not healths:
         return "stopped"
-    if healths == {picture.Health.OK}:
+    if healths == {Health.OK}:
         return "degraded" if any(map(missing, replicas(ranks))) else "healthy"
-    if picture.Health.OK in healths:
+    if Health.OK in healths:
         return "degraded"
-    return "failed" if picture.Health.FAILING in healths else "starting"
+    return "failed" if Health.FAILING in healths else "starting"
 
 
 def _stops(journals: Sequence[Journal]) -> bool:
@@ -163,13 +325,13 @@ def _crashed(container: Container, journals: Sequence[Journal]) -> bool:
     idle = (journal.previous for journal in journals if not (journal.active or journal.swap))
     if any(stopped and stopped.release == container.release for stopped in idle):
         return False
-    return container.oom_killed or container.exit_code not in failures.ENDED_WELL
+    return container.oom_killed or container.exit_code not in ENDED_WELL
 
 
 def _rank(rank: RankReport, service: ServiceReport) -> picture.RankRow:
     container, load, rates = rank.container, rank.load, rank.rates
-    progress = failures.progress(container, service.states)
-    problem, next_step = failures.of_rank(rank, service)
+    progress = awaited(container, service.states)
+    problem, next_step = why_failing(rank, service)
     return picture.RankRow(
         node=container.node,
         rank=container.rank,

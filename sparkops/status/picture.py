@@ -6,8 +6,44 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from sparkops.status.node_row import NodeRow
+from sparkops.nodes.host import Gpu
 from sparkops.watch.finding import EngineFinding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Memory of a node in GiB (2^30 bytes), shared by CPU and GPU on a Spark."""
+
+    total_gib: float
+    """Total memory in GiB."""
+    available_gib: float
+    """Memory available to new programs, in GiB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRow:
+    """One node of the inventory."""
+
+    name: str
+    """Name in the inventory."""
+    reachable: bool
+    """Whether the node could be reached and read."""
+    error: str | None
+    """Reason if not; null otherwise."""
+    memory: Memory | None
+    """Its memory; null if it could not be read."""
+    next_step: str | None = None
+    """Next step after the error; null without one."""
+    disk_free_gib: float | None = None
+    """Free disk for images and containers, in GiB; null if unknown."""
+    gpus: list[Gpu] = field(default_factory=list)
+    """Its GPUs; empty without `--gpu`, and on nodes without nvidia-smi."""
+    cordon: str | None = None
+    """Why nothing new starts on it, and by whom; null for an open node."""
+    cordon_unknown: bool = False
+    """Whether it is unknown whether new releases start on it: its guard does not reply its cordon."""
+    displaced: list[str] = field(default_factory=list)
+    """Services that a drain has moved or stopped, until `sparkops node return` has brought them back."""
 
 
 class Health(StrEnum):

@@ -6,11 +6,11 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from sparkops.nodes.host import Gpu
 from sparkops.status import picture
-from sparkops.status.drift import GUARD_DOWN, GUARD_SILENT, URGENCY
-from sparkops.status.failures import ENDED_WELL
+from sparkops.status.join import ENDED_WELL, GUARD_DOWN, GUARD_SILENT, URGENCY
 from sparkops.status.merging import Notice, merge
-from sparkops.status.node_row import Gpu, NodeRow
+from sparkops.status.picture import NodeRow
 
 Cell = tuple[str, str]
 """Text and colour; without a colour empty."""

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sparkops.nodes.waiting import Waiting
-from sparkops.traffic.record import RequestRecord, read
-from sparkops.traffic.report import TrafficReport, Window, report
+from sparkops.traffic.report import RequestRecord, TrafficReport, Window, read, report
 from sparkops.traffic.sender import TrafficSettings
 
 SENDER = (sys.executable, "-P", "-m", "sparkops.traffic.sender")

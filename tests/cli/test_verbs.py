@@ -84,7 +84,7 @@ def test_status_connects_before_it_imports_what_checks_and_shows() -> None:
     ours = {module.removeprefix("sparkops.") for module in modules if module.startswith("sparkops.")}
     assert code == 0
     assert modules.isdisjoint({"pydantic", "rich"})
-    assert ours.isdisjoint({"cli.status_output", "cli.watch", "cli.named", "config.inventory", "status.survey"})
+    assert ours.isdisjoint({"cli.status_output", "cli.watch", "cli.named", "config.inventory", "status.observation"})
     assert "nodes.connect" in ours
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkops.demo.screen import ALL, DemoResult, Opening, ending, opening
-from sparkops.traffic.record import RequestRecord
-from sparkops.traffic.report import report
+from sparkops.traffic.report import RequestRecord, report
 
 OLD, NEW = "demo-0123456789", "demo-abcdef0123"
 GOOD = [

@@ -15,7 +15,7 @@ from sparkops.cli.terminal import say
 from sparkops.demo.scene import STAND_IN, Ports
 from sparkops.errors import NotReady, UsageError
 from sparkops.guard_client.commands import PEER_PORT
-from sparkops.prune.stored import Stored
+from sparkops.prune.retention import Stored
 from sparkops.prune.uninstall import Installed
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from sparkops.cli.fit import section
+from sparkops.cli.deploy import section
 from sparkops.config.lock import Described, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.fitting import fits, measured

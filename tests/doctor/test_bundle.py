@@ -6,15 +6,23 @@ import io
 import json
 import sys
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sparkops.cli.doctor import _write_bundle
+from sparkops.cli.doctor import write_bundle
 from sparkops.command import Command
+from sparkops.config.inventory import NodeConfig
 from sparkops.doctor import bundle
 from sparkops.errors import UsageError
+from sparkops.guard_client.leader import Leader
+from sparkops.nodes.connected import Member
 from sparkops.nodes.local import LocalNode
+from sparkops.swap.intents import Hold
+from tests.deploy.states import serving
+from tests.guard_client.test_leader import Guarded, peer_node
+from tests.guard_peer import Peer
 
 pytestmark = pytest.mark.local
 SECRET = "s3cret-value"
@@ -52,14 +60,14 @@ def test_the_archive_has_the_files_for_their_owner_only() -> None:
 
 def test_the_file_is_new_and_only_its_owner_can_read_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "b.tar.gz"
-    _write_bundle(file, bundle.files(PARTS))
+    write_bundle(file, bundle.files(PARTS))
 
     assert file.stat().st_mode & 0o777 == 0o600
     assert tarfile.is_tarfile(file)
     shown = capsys.readouterr().err
     assert [name for name in PARTS if name not in shown] == []
     with pytest.raises(UsageError, match=r"--bundle: .*b\.tar\.gz cannot be written: File exists"):
-        _write_bundle(file, bundle.files(PARTS))
+        write_bundle(file, bundle.files(PARTS))
 
 
 def test_the_last_failure_of_each_service_is_read_and_its_files_are_cut(tmp_path: Path) -> None:
@@ -90,17 +98,19 @@ def read(directory: Path, most: int) -> object:
     return json.loads(LocalNode("here").run(Command(argv)).stdout)
 
 
-@pytest.mark.parametrize("line", ['{"error": "no"}', "[]", "nothing"])
-def test_a_reply_that_is_none_is_an_error(line: str) -> None:
-    with pytest.raises(ValueError, match=r"the guard replied|Expecting value"):
-        bundle.reply(line)
+def guarded(node: Guarded) -> Member:
+    """A node of which only the guard replies."""
+    return Member("n1", NodeConfig(transport="local"), node, None)  # type: ignore[arg-type]
 
 
-def test_the_guard_is_asked_a_line_for_each_request() -> None:
-    command = bundle.questions([{"op": "services"}, {"op": "events", "service": "chat"}])
+def test_the_events_of_each_service_are_those_of_its_guard(tmp_path: Path) -> None:
+    peer = Peer(tmp_path)
+    peer.write(serving().journal)
+    with closing(Leader(peer_node(tmp_path))) as leader:  # type: ignore[arg-type]
+        leader.intend("chat", Hold("i1", 7, "fair"))
 
-    assert [json.loads(line)["op"] for line in command.stdin.splitlines()] == ["services", "events"]
-    assert bundle.reply('{"ok": ["chat"]}') == ["chat"]
+    [(service, found)] = bundle.events(guarded(peer_node(tmp_path))).items()
+    assert (service, [event["kind"] for event in found]) == ("chat", ["intent", "note"])
 
 
 @pytest.mark.parametrize(
@@ -120,10 +130,13 @@ def test_evidence_of_another_kind_is_a_readable_error(printed: str) -> None:
         bundle.evidence(printed)
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000, "[]", "{}", "null", ""])
-def test_another_reply_of_a_guard_is_a_readable_error(line: str) -> None:
-    with pytest.raises(ValueError, match=r"the guard replied|Expecting value"):
-        bundle.reply(line)
+@pytest.mark.parametrize(
+    "line", ["[" * 100_000, '{"ok": ' + "[" * 100_000, "[]", "{}", "null", "", '{"ok": 1}', '{"error": 1}', "no JSON"]
+)
+def test_another_reply_of_a_guard_is_a_file_with_the_error(line: str) -> None:
+    member = guarded(Guarded(("sh", "-c", 'read asked; printf "%s\\n" "$1"', "sh", line)))
+
+    assert bundle.part("events", lambda: bundle.events(member)).keys() == {"events-error.txt"}
 
 
 def test_json_of_a_node_that_is_nested_too_deep_is_kept_as_text() -> None:

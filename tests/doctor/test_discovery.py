@@ -11,7 +11,7 @@ import pytest
 from sparkops.config import inventory
 from sparkops.doctor import discovery
 from sparkops.doctor.discovery import Discovered, Models
-from sparkops.doctor.machine import MachineFacts
+from sparkops.doctor.facts import MachineFacts
 from sparkops.network.facts import parse_fabric
 from sparkops.nodes.host import HostFacts
 from tests import sparks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkops.command import Command
-from sparkops.doctor.fixes import fixes, require_haproxy
+from sparkops.doctor.run import fixes, require_haproxy
 from sparkops.network.finding import Finding
 from sparkops.nodes.local import LocalNode
 from tests.examples import node

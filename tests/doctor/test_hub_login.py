@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.doctor.hub_login import HubLogin
+from sparkops.doctor.run import HubLogin
 from sparkops.network.finding import Severity
 from sparkops.weights.checkpoint import ModelDirectory
 from tests.doctor.test_rules import examined

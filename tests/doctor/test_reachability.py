@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.doctor import reachability
-from sparkops.doctor.node_facts import NodeFacts
+from sparkops.doctor import rules
+from sparkops.doctor.facts import NodeFacts
 from sparkops.errors import ConnectionLost, NotReady
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.network.finding import Severity
-from sparkops.status.node_row import NodeRow
 from sparkops.status.observation import NodeReport
-from sparkops.status.picture import Drift
+from sparkops.status.picture import Drift, NodeRow
 from sparkops.watch.finding import EngineFinding
 from tests.doctor.test_rules import examined
 from tests.examples import HOST
@@ -32,11 +31,11 @@ def node(tmp_path: Path) -> NodeFacts:
 
 
 def test_agents_that_answer_are_no_finding(node: NodeFacts) -> None:
-    assert [*reachability.findings([node], {"a": WELL}, [])] == []
+    assert [*rules.reached([node], {"a": WELL}, [])] == []
 
 
 def test_before_the_first_deploy_there_are_no_agents(node: NodeFacts) -> None:
-    assert [*reachability.findings([replace(node, agents={})], {"a": replace(WELL, gateway=None)}, [])] == []
+    assert [*rules.reached([replace(node, agents={})], {"a": replace(WELL, gateway=None)}, [])] == []
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_before_the_first_deploy_there_are_no_agents(node: NodeFacts) -> None:
 def test_a_guard_that_does_not_run_is_one_problem(node: NodeFacts, state: str, step: str, fixable: bool) -> None:
     silent = replace(WELL, guard_error=NotReady("a", "the guard is stopped"))
 
-    [finding] = reachability.findings([replace(node, agents={**RUN, "sparkops-guard": state})], {"a": silent}, [])
+    [finding] = rules.reached([replace(node, agents={**RUN, "sparkops-guard": state})], {"a": silent}, [])
 
     assert (finding.code, finding.problem) == ("GUARD_DOWN", f"the container sparkops-guard is {state}")
     assert (finding.next_step, finding.fixable) == (step, fixable)
@@ -58,20 +57,20 @@ def test_a_guard_that_does_not_run_is_one_problem(node: NodeFacts, state: str, s
 def test_a_guard_that_runs_and_does_not_answer_is_not_restarted(node: NodeFacts) -> None:
     silent = ConnectionLost("a", "no answer to services", next_step="docker logs sparkops-guard, on a")
 
-    [finding] = reachability.findings([node], {"a": replace(WELL, guard_error=silent)}, [])
+    [finding] = rules.reached([node], {"a": replace(WELL, guard_error=silent)}, [])
 
     assert (finding.code, finding.problem, finding.fixable) == ("GUARD_SILENT", "no answer to services", False)
     assert finding.next_step == "docker logs sparkops-guard, on a"
 
 
 def test_another_error_of_status_is_not_blamed_on_the_guard(node: NodeFacts) -> None:
-    [finding] = reachability.findings([node], {"a": NotReady("a", "the log of x cannot be read")}, [])
+    [finding] = rules.reached([node], {"a": NotReady("a", "the log of x cannot be read")}, [])
 
     assert finding.code == "STATUS_FAILED"
 
 
 def test_a_gateway_that_does_not_run_can_be_started(node: NodeFacts) -> None:
-    [finding] = reachability.findings([replace(node, agents={**RUN, "sparkops-gateway": "exited"})], {"a": WELL}, [])
+    [finding] = rules.reached([replace(node, agents={**RUN, "sparkops-gateway": "exited"})], {"a": WELL}, [])
 
     assert (finding.code, finding.next_step, finding.fixable) == ("GATEWAY_DOWN", "docker start sparkops-gateway", True)
 
@@ -79,7 +78,7 @@ def test_a_gateway_that_does_not_run_can_be_started(node: NodeFacts) -> None:
 def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: NodeFacts) -> None:
     ill = replace(WELL, gateway=GatewayFacts(services={}, files={}, loaded=False, problem="no socket"))
 
-    [finding] = reachability.findings([node], {"a": ill}, [])
+    [finding] = rules.reached([node], {"a": ill}, [])
 
     assert (finding.code, finding.problem) == ("GATEWAY_DOWN", "sparkops-gateway does not answer: no socket")
 
@@ -87,7 +86,7 @@ def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: NodeFacts) -> N
 def test_a_service_that_needs_an_operator_is_a_problem_with_the_step_of_status() -> None:
     drift = [Drift(code="NEEDS_PERSON", node="a", detail="chat: q does not answer", next_step="sparkops logs chat")]
 
-    [finding] = reachability.unresolved([*drift, Drift(code="ORPHAN", node="b", detail="x runs")])
+    [finding] = rules.unresolved([*drift, Drift(code="ORPHAN", node="b", detail="x runs")])
 
     expected = ("NEEDS_PERSON", "a", "chat: q does not answer", "sparkops logs chat")
     assert (finding.code, finding.node, finding.problem, finding.next_step) == expected
@@ -99,7 +98,7 @@ def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) ->
         Drift(code="ORPHAN", node="b", detail="x runs"),
     ]
 
-    [finding] = reachability.findings([node], {"a": WELL}, drift)
+    [finding] = rules.reached([node], {"a": WELL}, drift)
 
     assert (finding.code, finding.node, finding.problem) == ("GUARD_NOT_REACHED", "b", drift[0].detail)
 
@@ -108,7 +107,7 @@ def test_what_the_watch_has_found_is_a_warning_with_the_step_of_status() -> None
     names = {"code": "STALLED", "service": "chat", "node": "a", "container": "chat-blue-r0"}
     found = EngineFinding(**names, since=1000.0, detail="no engine step for 310 s", next_step="sparkops history chat")
 
-    [finding] = reachability.watched([found])
+    [finding] = rules.watched([found])
 
     expected = ("STALLED", "a", "chat-blue-r0: no engine step for 310 s", "sparkops history chat", Severity.WARNING)
     assert (finding.code, finding.node, finding.problem, finding.next_step, finding.severity) == expected
@@ -120,7 +119,7 @@ def test_a_cordon_and_services_that_have_not_returned_are_warnings() -> None:
         NodeRow(name="b", reachable=True, error=None, memory=None),
     ]
 
-    [finding] = reachability.cordoned(rows)
+    [finding] = rules.cordoned(rows)
 
     expected = ("CORDONED", "a", "cordoned: fan, by ann; chat not returned", "sparkops node return a", Severity.WARNING)
     assert (finding.code, finding.node, finding.problem, finding.next_step, finding.severity) == expected

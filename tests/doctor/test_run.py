@@ -12,7 +12,7 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
 from sparkops.doctor import run
-from sparkops.doctor.fixes import Fix, StartedAgent, fixes
+from sparkops.doctor.run import Fix, StartedAgent, fixes
 from sparkops.network.finding import Finding
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Engine
@@ -67,14 +67,14 @@ def status(port: int, state: GatewayState = "up") -> Status:
 
 def test_an_address_that_takes_connections_is_no_finding() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert [*run._closed(status(server.getsockname()[1]))] == []
+        assert [*run.closed_addresses(status(server.getsockname()[1]))] == []
 
 
 def test_an_address_that_takes_none_is_named_with_the_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    [finding] = run._closed(status(port))
+    [finding] = run.closed_addresses(status(port))
 
     assert (finding.code, finding.node) == ("GATEWAY_CLOSED", "a")
     assert finding.problem == (
@@ -83,5 +83,5 @@ def test_an_address_that_takes_none_is_named_with_the_reason() -> None:
 
 
 def test_a_gateway_that_is_down_is_one_finding_not_two() -> None:
-    assert [*run._closed(status(1, "down"))] == []
-    assert [*run._closed(replace(status(1), gateway=None))] == []
+    assert [*run.closed_addresses(status(1, "down"))] == []
+    assert [*run.closed_addresses(replace(status(1), gateway=None))] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.reasons import AREAS, REASONS, explained
+from sparkops.doctor.rules import AREAS, REASONS, explained
 from sparkops.doctor.view import lines
 from sparkops.errors import NotReachable
 from sparkops.network.finding import Finding, Severity

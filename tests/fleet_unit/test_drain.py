@@ -15,7 +15,7 @@ from sparkops.guard_client import engine_spec, leases
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader, leading
-from sparkops.maintenance import cordoning, drain, returning
+from sparkops.maintenance import drain, returning
 from sparkops.maintenance.drain import DrainOptions, Planned
 from sparkops.maintenance.plan import Action
 from sparkops.maintenance.returning import ReturnOptions
@@ -66,7 +66,7 @@ def drained(world: World, options: DrainOptions | None = None, node: str = "n2")
 
 def returned(world: World, node: str = "n2", options: ReturnOptions | None = None) -> Planned:
     with led(world) as client:
-        planned = returning.plan_return(*client, node, cordoning.read(client[0], node), options)
+        planned = returning.plan_return(*client, node, drain.read_cordon(client[0], node), options)
         returning.run(*client, planned, follow(world, client), options)
         return planned
 
@@ -177,7 +177,7 @@ def test_no_release_starts_on_a_cordoned_node(make: Make) -> None:
     world = make(2)
     serve(world, world.release("1"), DeployOptions(nodes=("n1",)))
     with led(world) as client:
-        cordoning.change(client[0], "n2", lambda cordon: cordon.closed(WHY))
+        drain.change_cordon(client[0], "n2", lambda cordon: cordon.closed(WHY))
 
     with led(world) as client, pytest.raises(PlanRefused, match="across on n2: cordoned: new driver, by ann") as no:
         sending.prepare(*client, world.release("2"), ON_N2)
@@ -190,7 +190,7 @@ def test_the_leader_refuses_a_plan_that_was_made_before_the_cordon(make: Make) -
 
     with led(world) as client:
         planned = sending.prepare(*client, world.release("2"), ON_N2)
-        cordoning.change(client[0], "n2", lambda cordon: cordon.closed(WHY))
+        drain.change_cordon(client[0], "n2", lambda cordon: cordon.closed(WHY))
         with pytest.raises(Busy, match=r"n2: no engine loads during the cordon \(new driver, by ann@laptop\)"):
             sending.deploy(*client, world.release("2"), ON_N2, planned)
 
@@ -199,7 +199,7 @@ def test_a_release_that_serves_on_a_cordoned_node_stays(make: Make) -> None:
     world = make(2)
     moving(world)
     with led(world) as client:
-        cordoning.change(client[0], "n2", lambda cordon: cordon.closed(WHY))
+        drain.change_cordon(client[0], "n2", lambda cordon: cordon.closed(WHY))
         assert sending.deploy(*client, world.release("1"), ON_N2) is None
 
 
@@ -243,7 +243,7 @@ def test_a_service_that_fails_on_the_returned_node_keeps_serving_and_closes_it_a
         raise PlanRefused(f"{service}: reverted: 30 tok/s, expected 50 ({accepted.intent})")
 
     with led(world) as client:
-        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
         with pytest.raises(PlanRefused, match="30 tok/s"):
             returning.run(*client, planned, fail)
 
@@ -290,7 +290,7 @@ def test_a_return_that_is_no_longer_followed_leaves_the_node_open_for_the_next_o
         raise Interrupted(f"{service} {accepted.intent}")
 
     with led(world) as client:
-        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
         with pytest.raises(Interrupted):
             returning.run(*client, planned, leave)
     assert peer(world, "n2").cordon().reason == ""
@@ -306,7 +306,7 @@ def test_a_service_that_cannot_return_keeps_the_node_closed_only_until_it_is_lef
     world.machines["n2"].memory_gib = 40.0
 
     with led(world) as client:
-        refused = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2")).plan
+        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2")).plan
     with pytest.raises(PlanRefused, match=r"20.0 GiB short") as no:
         refused.require()
     assert "sparkops node return n2 --leave chat" in no.value.next_step
@@ -325,7 +325,7 @@ def test_a_return_names_the_end_of_a_hold_and_leaves_a_held_service(make: Make) 
     peer(world).write(replace(journal(world), hold="fair"))
 
     with led(world) as client:
-        refused = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2")).plan
+        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2")).plan
     with pytest.raises(Busy, match="chat is on hold: fair") as no:
         refused.require()
     assert no.value.next_step.splitlines()[0] == "sparkops unhold chat"
@@ -345,7 +345,7 @@ def test_a_service_that_is_slower_than_before_names_both_ways_to_open_its_node(m
         raise PlanRefused(f"{service}: reverted: n2: {slow} ({accepted.intent})")
 
     with led(world) as client:
-        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
         with pytest.raises(PlanRefused) as no:
             returning.run(*client, planned, fail)
     assert "sparkops node return n2 --leave chat" in no.value.next_step
@@ -446,7 +446,7 @@ def test_a_return_waits_until_the_leader_knows_that_the_node_is_open(make: Make)
     drained(world)
 
     with led(world) as client:
-        planned = returning.plan_return(*client, "n2", cordoning.read(client[0], "n2"))
+        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
         (peer(world).directory / "late").write_text("3")
         returning.run(*client, planned, follow(world, client))
 

@@ -29,7 +29,7 @@ from sparkops.engines.vllm.start_log import LOG
 from sparkops.errors import ConfigError, SparkopsError
 from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
-from sparkops.status import survey
+from sparkops.status import observation
 from sparkops.swap import values, wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import Order
@@ -142,12 +142,12 @@ SURVEY = {
 
 @given(value=changed(SURVEY))
 def test_a_status_report(value: Any) -> None:
-    holds(lambda: survey.read("n", json.dumps(value)), SparkopsError)
+    holds(lambda: observation.read("n", json.dumps(value)), SparkopsError)
 
 
 @given(value=changed(SURVEY["gateway"]) | JSON)
 def test_any_status_report(value: Any) -> None:
-    holds(lambda: survey.read("n", json.dumps(value)), SparkopsError)
+    holds(lambda: observation.read("n", json.dumps(value)), SparkopsError)
 
 
 @given(value=changed(INSPECT))
@@ -218,7 +218,7 @@ SHOWN: Any = {
 def test_the_samples_are_read() -> None:
     """A sample that is refused as it stands would make every change of it pass."""
     assert parse_gateway(json.dumps(SHOWN)).services["chat"].port == 8000
-    assert survey.read("n", json.dumps(SURVEY)).name == "n"
+    assert observation.read("n", json.dumps(SURVEY)).name == "n"
     assert metrics.parse("\n".join(ROWS) + "\n")
 
 
@@ -232,7 +232,6 @@ def test_a_text_in_place_of_a_reply(text: str) -> None:
     holds(lambda: parse_gateway(text), ValueError)
     holds(lambda: Worker.parse(text), ValueError)
     holds(lambda: bundle.evidence(text), ValueError)
-    holds(lambda: bundle.reply(text), ValueError)
 
 
 KINDS = (Journal, Order, messages.Envelope, messages.Orders, messages.GuardReply)

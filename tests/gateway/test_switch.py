@@ -9,7 +9,7 @@ import pytest
 
 from sparkops.names import Slot
 from sparkops.traffic.generator import Traffic
-from sparkops.traffic.record import RequestRecord
+from sparkops.traffic.report import RequestRecord
 from tests.gateway.live import RELEASES, Live, wait_for
 
 pytestmark = pytest.mark.fleet

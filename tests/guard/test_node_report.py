@@ -17,10 +17,9 @@ from sparkops.guard.node_report import IDLE_S, REQUESTED_S, Sampler, serve_repor
 from sparkops.guard_client.cordon import Cordon, Displaced
 from sparkops.nodes.local import LocalNode
 from sparkops.status.join import join
-from sparkops.status.observation import NodeReport
+from sparkops.status.observation import NodeReport, read, reported
 from sparkops.status.picture import Health
 from sparkops.status.read import Reader
-from sparkops.status.survey import read, reported
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from tests.deploy.states import deployed

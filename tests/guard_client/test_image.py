@@ -16,7 +16,7 @@ from sparkops.config.inventory import Build, Fleet, Gateway
 from sparkops.gateway import image
 from sparkops.guard_client import image as guard
 from sparkops.guard_client.image import PACKAGES, guard_context, guard_dockerfile
-from sparkops.hub import image as hub
+from sparkops.hub import pull
 from tests.examples import node as a_node
 
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
@@ -131,7 +131,7 @@ def test_the_digest_follows_the_template() -> None:
 
 @pytest.mark.parametrize(
     ("pinned", "dockerfile"),
-    [(image.IMAGE, image.gateway_dockerfile), (guard.DEBIAN, guard_dockerfile), (hub.IMAGE, hub.hub_dockerfile)],
+    [(image.IMAGE, image.gateway_dockerfile), (guard.DEBIAN, guard_dockerfile), (pull.IMAGE, pull.hub_dockerfile)],
     ids=["gateway", "guard", "hub"],
 )
 def test_a_base_is_pinned_by_digest_unless_the_inventory_names_another(

@@ -10,8 +10,7 @@ import pytest
 from sparkops.config import assets
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.errors import UsageError
-from sparkops.hub.image import hub_context, hub_dockerfile
-from sparkops.hub.pull import Hub, hub_order
+from sparkops.hub.pull import Hub, hub_context, hub_dockerfile, hub_order
 
 TEMPLATES, PACKAGES = assets.load_templates(), assets.load_hub_packages()
 COMMITTED = Path(__file__).parents[2] / "Dockerfiles/hub.Dockerfile"

@@ -10,9 +10,8 @@ import yaml
 
 from sparkops.config import assets, overlay
 from sparkops.config import recipe as recipes
-from sparkops.lint.check import check_recipe, findings
+from sparkops.lint.check import check_recipe, findings, ignores_in_yaml
 from sparkops.lint.finding import LintFinding
-from sparkops.lint.ignores import of_yaml
 from sparkops.lint.rules.table import NAMES, RULES
 from tests.examples import CUDA, RECIPE
 from tests.lint.cases import KEY, TOKEN
@@ -147,7 +146,7 @@ def test_a_comment_covers_what_is_inside_the_value_and_nothing_behind_it(tmp_pat
 def test_a_comment_covers_a_list_whose_items_stand_as_far_out_as_its_key() -> None:
     text = "# sparkops: ignore=secret why\na:\n- b\n\n- c:\n    d\ne: f\n"
 
-    assert [ignore.covers for ignore in of_yaml(text, "q.yaml")] == [range(2, 7)]
+    assert [ignore.covers for ignore in ignores_in_yaml(text, "q.yaml")] == [range(2, 7)]
 
 
 def test_a_comment_of_an_extended_recipe_is_reported_once(tmp_path: Path) -> None:

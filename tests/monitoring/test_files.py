@@ -16,9 +16,7 @@ from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.engines.load import METRICS
 from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
-from sparkops.monitoring.alerts import ALERTS, CRITICAL
-from sparkops.monitoring.dashboard import COLUMNS, dashboard, expressions
-from sparkops.monitoring.files import files
+from sparkops.monitoring import ALERTS, COLUMNS, CRITICAL, dashboard, expressions, files
 from sparkops.notices.catalogue import CATALOGUE, Code
 from sparkops.swap.model import Answer, Phase
 from sparkops.watch.finding import EngineFinding

@@ -18,8 +18,7 @@ import pytest
 import requests
 
 from sparkops.config.inventory import Fleet
-from sparkops.monitoring.alerts import ALERTS
-from sparkops.monitoring.files import files
+from sparkops.monitoring import ALERTS, files
 from tests.monitoring.conftest import fleet_of
 from tests.monitoring.programs import program
 from tests.monitoring.world import World, free_port

@@ -12,8 +12,7 @@ import pytest
 
 from sparkops.command import Completed
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
-from sparkops.network import checks as preflight
-from sparkops.network import commands, image_check
+from sparkops.network import checks, commands
 from sparkops.network.checks import Check, Ranks
 from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Severity
@@ -50,15 +49,15 @@ def judge(check: Check, *outcomes: str | SparkopsError) -> list[tuple[str, str, 
 
 
 def test_each_link_is_tried_in_both_directions_with_small_and_large_packets(pair: Pair) -> None:
-    checks = [*preflight.paths(*pair)]
+    found = [*checks.paths(*pair)]
 
-    assert [(check.node, [command.argv[-1] for command in check.commands]) for check in checks] == [
+    assert [(check.node, [command.argv[-1] for command in check.commands]) for check in found] == [
         ("a", ["192.168.100.11"] * 2),
         ("b", ["192.168.100.10"] * 2),
         ("a", ["192.168.101.11"] * 2),
         ("b", ["192.168.101.10"] * 2),
     ]
-    assert str(checks[0]).splitlines() == [
+    assert str(found[0]).splitlines() == [
         "a: b answers over 192.168.100.0/24, to 9000 bytes in one piece",
         "      $ ping -n -c 2 -i 0.2 -W 1 -I 192.168.100.10 192.168.100.11",
         "      $ ping -n -M do -s 8972 -c 2 -i 0.2 -W 1 -I 192.168.100.10 192.168.100.11",
@@ -75,11 +74,11 @@ PING 192.168.100.11 (192.168.100.11) from 192.168.100.10 : 8972(9000) bytes of d
 
 
 def test_a_link_that_answers_is_well(pair: Pair) -> None:
-    assert judge(next(preflight.paths(*pair)), "2 received", "2 received") == []
+    assert judge(next(checks.paths(*pair)), "2 received", "2 received") == []
 
 
 def test_a_link_that_does_not_answer_is_named(pair: Pair) -> None:
-    check, *_ = preflight.paths(*pair)
+    check, *_ = checks.paths(*pair)
 
     problem = (
         f"the link 192.168.100.0/24 is broken: no reply from {A_TO_B}: "
@@ -89,7 +88,7 @@ def test_a_link_that_does_not_answer_is_named(pair: Pair) -> None:
 
 
 def test_a_link_that_loses_large_packets_is_named(pair: Pair) -> None:
-    check, *_ = preflight.paths(*pair)
+    check, *_ = checks.paths(*pair)
 
     problem = f"the link 192.168.100.0/24 loses packets of 9000 bytes from {A_TO_B}: ping: sendmsg: Message too long"
     assert judge(check, "2 received", failed(check, "ping: sendmsg: Message too long\n\n", 2, at=1)) == [
@@ -98,7 +97,7 @@ def test_a_link_that_loses_large_packets_is_named(pair: Pair) -> None:
 
 
 def test_a_ping_that_never_ends_is_no_answer(pair: Pair) -> None:
-    check, *_ = preflight.paths(*pair)
+    check, *_ = checks.paths(*pair)
 
     [(code, _, problem)] = judge(check, ConnectionLost("a", "`ping` did not end within 5 s"))
 
@@ -106,25 +105,25 @@ def test_a_ping_that_never_ends_is_no_answer(pair: Pair) -> None:
 
 
 def test_blank_lines_at_the_end_of_an_error_are_not_its_reason() -> None:
-    assert preflight.why(SparkopsError("ping: sendmsg: Message too long\n \n")) == "ping: sendmsg: Message too long"
-    assert preflight.why(SparkopsError(" \n")) == "no output"
+    assert checks.why(SparkopsError("ping: sendmsg: Message too long\n \n")) == "ping: sendmsg: Message too long"
+    assert checks.why(SparkopsError(" \n")) == "no output"
 
 
 def test_without_ping_nothing_is_tried_and_that_is_said(tmp_path: Path) -> None:
     pair = two_sparks(tmp_path, spark(1), spark(2, tools=()))
 
-    assert {check.node for check in preflight.paths(*pair)} == {"a"}
-    assert [(item.code, item.node, item.severity) for item in preflight.equipment(*pair)] == [
+    assert {check.node for check in checks.paths(*pair)} == {"a"}
+    assert [(item.code, item.node, item.severity) for item in checks.equipment(*pair)] == [
         ("NO_PING", "b", Severity.WARNING)
     ]
 
 
 def test_alike_nodes_have_nothing_to_be_said_of_them(pair: Pair) -> None:
-    assert [*preflight.equipment(*pair), *preflight.same_driver(*pair)] == []
+    assert [*checks.equipment(*pair), *checks.same_driver(*pair)] == []
 
 
 def test_another_driver_is_named(tmp_path: Path) -> None:
-    [finding] = preflight.same_driver(*two_sparks(tmp_path, spark(1), spark(2, driver="580.178.03")))
+    [finding] = checks.same_driver(*two_sparks(tmp_path, spark(1), spark(2, driver="580.178.03")))
 
     assert (finding.code, finding.node, finding.problem) == (
         "DRIVER",
@@ -137,7 +136,7 @@ def test_devices_that_no_container_can_open_are_named(pair: Pair) -> None:
     network, facts = pair
     facts["b"] = replace(facts["b"], rdma_files=frozenset({"rdma_cm"}))
 
-    assert [(item.code, item.node) for item in preflight.equipment(network, facts)] == [("NO_UVERBS", "b")]
+    assert [(item.code, item.node) for item in checks.equipment(network, facts)] == [("NO_UVERBS", "b")]
 
 
 IMAGE: dict[str, Any] = {
@@ -150,11 +149,11 @@ IMAGE: dict[str, Any] = {
 
 
 def test_one_content_under_two_ids_is_one_image() -> None:
-    assert [*image_check.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "Id": "sha256:2"}})] == []
+    assert [*checks.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "Id": "sha256:2"}})] == []
 
 
 def test_two_builds_under_one_tag_are_two_images() -> None:
-    [finding] = image_check.same_image("sparkops/x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
+    [finding] = checks.same_image("sparkops/x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
 
     assert (finding.code, finding.node) == ("IMAGE", "b")
     assert finding.problem.startswith("the content of sparkops/x:1 differs: ")
@@ -162,27 +161,27 @@ def test_two_builds_under_one_tag_are_two_images() -> None:
 
 
 def test_an_image_that_is_not_there_is_named() -> None:
-    [finding] = image_check.same_image("x:1", {"a": IMAGE, "b": None})
+    [finding] = checks.same_image("x:1", {"a": IMAGE, "b": None})
 
     assert (finding.code, finding.node, finding.problem) == ("NO_IMAGE", "b", "image not found: x:1")
 
 
 def rendezvous(pair: Pair, *, ray: bool = True) -> list[Check]:
-    return [*image_check.checks(pair[0], Ranks("x:1", 29501, (6379,), ray), {"a": "sha256:1", "b": "sha256:2"}, b"")]
+    return [*checks.rendezvous(pair[0], Ranks("x:1", 29501, (6379,), ray), {"a": "sha256:1", "b": "sha256:2"}, b"")]
 
 
 def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:
-    checks = rendezvous(pair)
+    found = rendezvous(pair)
 
-    arguments = [json.loads(check.commands[0].argv[-1]) for check in checks]
-    assert [check.node for check in checks] == ["a", "b"]
+    arguments = [json.loads(check.commands[0].argv[-1]) for check in found]
+    assert [check.node for check in found] == ["a", "b"]
     assert [(item["rank"], item["address"], item["head"]) for item in arguments] == [
         (0, "192.168.100.10", "192.168.100.10"),
         (1, "192.168.100.11", "192.168.100.10"),
     ]
     assert [(item["ranks"], item["port"], item["ports"]) for item in arguments] == [(2, 29501, [6379])] * 2
-    assert "sha256:2" in checks[1].commands[0].argv
-    assert "--device=/dev/infiniband" in checks[1].commands[0].argv
+    assert "sha256:2" in found[1].commands[0].argv
+    assert "--device=/dev/infiniband" in found[1].commands[0].argv
 
 
 MET = {"vllm": "0.24.0", "torch": "2.11.0+cu130", "ray": "2.60.0", "memlock": -1, "rdma": ["rdma_cm", "uverbs0"]}
@@ -258,26 +257,26 @@ def test_versions_must_be_alike() -> None:
         name: commands.rendezvous_report(answer(vllm=version)) for name, version in (("a", "0.24.0"), ("b", "0.23.0"))
     }
 
-    [finding] = image_check.same_versions(mets)
+    [finding] = checks.same_versions(mets)
 
     assert (finding.code, finding.problem) == ("VLLM", "the version of vLLM differs: 0.24.0 at a, 0.23.0 at b")
 
 
 def test_all_links_are_measured_at_once_each_on_its_own_port(pair: Pair) -> None:
-    checks = [*preflight.bandwidths(*pair)]
+    found = [*checks.bandwidths(*pair)]
 
-    assert [(check.node, check.title) for check in checks] == [
+    assert [(check.node, check.title) for check in found] == [
         ("a", "bandwidth over 192.168.100.0/24, server"),
         ("b", "bandwidth over 192.168.100.0/24, client"),
         ("a", "bandwidth over 192.168.101.0/24, server"),
         ("b", "bandwidth over 192.168.101.0/24, client"),
     ]
-    assert ["18515" in check.commands[0].argv for check in checks] == [True, True, False, False]
-    assert ["18516" in check.commands[0].argv for check in checks] == [False, False, True, True]
+    assert ["18515" in check.commands[0].argv for check in found] == [True, True, False, False]
+    assert ["18516" in check.commands[0].argv for check in found] == [False, False, True, True]
 
 
 def measured(pair: Pair, outcome: str | SparkopsError) -> Sequence[tuple[str, str, str]]:
-    server, client, *_ = preflight.bandwidths(*pair)
+    server, client, *_ = checks.bandwidths(*pair)
     assert judge(server, outcome) == []  # what is wrong there, the client tells as well
     return judge(client, outcome)
 
@@ -287,7 +286,7 @@ def test_what_a_twin_usually_carries_is_well(pair: Pair) -> None:
 
 
 def test_a_slow_link_is_said_and_does_not_stop_a_deploy(pair: Pair) -> None:
-    _, client, *_ = preflight.bandwidths(*pair)
+    _, client, *_ = checks.bandwidths(*pair)
 
     [finding] = client.judge([WRITE_BW.replace("92.56", "13.49")])
 
@@ -296,7 +295,7 @@ def test_a_slow_link_is_said_and_does_not_stop_a_deploy(pair: Pair) -> None:
 
 
 def test_a_link_that_carries_no_rdma_is_named(pair: Pair) -> None:
-    _, client, *_ = preflight.bandwidths(*pair)
+    _, client, *_ = checks.bandwidths(*pair)
     output = "Failed to modify QP 261 to RTR\nUnable to Connect the HCA's through the link"
 
     why = "Unable to Connect the HCA's through the link"
@@ -306,15 +305,15 @@ def test_a_link_that_carries_no_rdma_is_named(pair: Pair) -> None:
 
 @pytest.mark.parametrize("tools", [(), ("ping",)])
 def test_nothing_is_measured_where_perftest_is_not_installed(tmp_path: Path, tools: tuple[str, ...]) -> None:
-    assert [*preflight.bandwidths(*two_sparks(tmp_path, spark(1), spark(2, tools=tools)))] == []
+    assert [*checks.bandwidths(*two_sparks(tmp_path, spark(1), spark(2, tools=tools)))] == []
 
 
-@pytest.mark.parametrize(("limit", "checks"), [(64, 0), (8192, 4), (None, 4)])
-def test_nothing_is_measured_by_a_user_who_may_not_lock_memory(pair: Pair, limit: int | None, checks: int) -> None:
+@pytest.mark.parametrize(("limit", "count"), [(64, 0), (8192, 4), (None, 4)])
+def test_nothing_is_measured_by_a_user_who_may_not_lock_memory(pair: Pair, limit: int | None, count: int) -> None:
     network, facts = pair
     facts["b"] = replace(facts["b"], memlock_kib=limit)
 
-    assert len([*preflight.bandwidths(network, facts)]) == checks
+    assert len([*checks.bandwidths(network, facts)]) == count
 
 
 def test_a_slower_network_is_measured_by_its_own_speed(tmp_path: Path) -> None:

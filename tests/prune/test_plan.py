@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sparkops.prune.plan import Policy, Pruning, plan, remove_image, remove_volume, shrink_build_cache
-from sparkops.prune.retention import Intended
-from sparkops.prune.stored import Stored, StoredEngine, StoredImage
+from sparkops.prune.retention import Intended, Stored, StoredEngine, StoredImage
 from tests.prune.test_retention import engine
 
 ALL = Policy(keep=0)

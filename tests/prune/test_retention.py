@@ -11,8 +11,7 @@ from sparkops.guard_client.engine_spec import EngineSpec
 from sparkops.names import Slot
 from sparkops.prune import retention
 from sparkops.prune.plan import Policy, plan
-from sparkops.prune.retention import Intended, Surroundings
-from sparkops.prune.stored import Stored, StoredEngine, StoredImage
+from sparkops.prune.retention import Intended, Stored, StoredEngine, StoredImage, Surroundings
 from sparkops.release import Rank, Release, image_tag, trust_mark
 from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.prune import stored
+from sparkops.prune import retention
 
 IMAGE = "sha256:118abdad37c9e9bda598ad934ee5052ccae861dc4176ddaf892b9c35e02f0244"
 CONTAINER = "01f9b73072908b4216090ab1c4ecb35790c834de47ed599092f567b8bb0d61b9"
@@ -21,7 +21,7 @@ def image(captured: Callable[[str], str]) -> dict[str, Any]:
 
 
 def test_an_image_with_its_steps(image: dict[str, Any]) -> None:
-    stored_image = stored.image(image["inspect"], image["history"])
+    stored_image = retention.parse_image(image["inspect"], image["history"])
 
     assert (stored_image.id, stored_image.tags) == (IMAGE, ("sparkops/broken:780559279b60",))
     assert stored_image.inputs.startswith("780559279b60")
@@ -35,13 +35,15 @@ def test_an_image_is_as_young_as_its_newest_name(image: dict[str, Any]) -> None:
     named = {**inspect, "Metadata": {"LastTagTime": "2026-11-21T06:00:00+01:00"}}
     later = {**inspect, "Metadata": {"LastTagTime": "2026-11-21T07:00:01+01:00"}}
 
-    assert stored.image(never, []).built_at == stored.image(named, []).built_at == 1795237200.25
-    assert stored.image(later, []).built_at == 1795237200 + 3601
+    assert retention.parse_image(never, []).built_at == retention.parse_image(named, []).built_at == 1795237200.25
+    assert retention.parse_image(later, []).built_at == 1795237200 + 3601
 
 
 def test_two_images_share_what_came_about_alike(image: dict[str, Any]) -> None:
-    one = stored.image(image["inspect"], image["history"])
-    other = stored.image(image["inspect"], [{"Created": 1, "CreatedBy": "x", "Size": 5}, *image["history"][1:]])
+    one = retention.parse_image(image["inspect"], image["history"])
+    other = retention.parse_image(
+        image["inspect"], [{"Created": 1, "CreatedBy": "x", "Size": 5}, *image["history"][1:]]
+    )
 
     assert len(set(one.steps) & set(other.steps)) == len(image["history"]) - 1
     assert [other.steps[step] for step in set(other.steps) - set(one.steps)] == [5]
@@ -49,7 +51,7 @@ def test_two_images_share_what_came_about_alike(image: dict[str, Any]) -> None:
 
 def test_the_usage_of_a_disk(captured: Callable[[str], str]) -> None:
     reply = json.loads(captured("docker-26.1-df.json"))
-    usage = stored.usage(reply)
+    usage = retention.parse_usage(reply)
 
     assert usage.used[CONTAINER] == IMAGE
     assert usage.written[CONTAINER] == 1_000_000
@@ -59,14 +61,16 @@ def test_the_usage_of_a_disk(captured: Callable[[str], str]) -> None:
 
 
 def test_an_empty_engine_uses_nothing() -> None:
-    nothing = stored.usage({"LayersSize": 0, "Images": None, "Containers": None, "Volumes": None, "BuildCache": None})
+    nothing = retention.parse_usage(
+        {"LayersSize": 0, "Images": None, "Containers": None, "Volumes": None, "BuildCache": None}
+    )
 
-    assert nothing == stored.DiskUsage({}, {}, {}, 0, 0)
+    assert nothing == retention.DiskUsage({}, {}, {}, 0, 0)
 
 
 def test_a_container_of_a_release(captured: Callable[[str], str]) -> None:
     inspect = json.loads(captured("docker-26.1-inspect-running.json"))
-    engine = stored.engine("node-2", inspect, {inspect["Id"]: 17})
+    engine = retention.parse_engine("node-2", inspect, {inspect["Id"]: 17})
 
     assert (engine.id, engine.written, engine.container.service) == (inspect["Id"], 17, "tiny")
     assert engine.created_at < engine.container.started_at

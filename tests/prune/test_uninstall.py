@@ -10,7 +10,7 @@ import pytest
 from sparkops.config import assets
 from sparkops.errors import NeedsOperator
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.prune.stored import Stored, StoredImage
+from sparkops.prune.retention import Stored, StoredImage
 from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
 from sparkops.release import trust_mark
 from sparkops.swap.fleet_state import Report

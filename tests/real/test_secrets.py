@@ -19,7 +19,6 @@ from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.docker import commands
 from sparkops.errors import BuildFailed
-from sparkops.hub import image as render
 from sparkops.hub import pull
 from sparkops.images.build import BuildOrder, run_build
 from sparkops.nodes.connected import connect
@@ -220,5 +219,5 @@ def test_a_build_keeps_the_credentials_of_the_package_index_nowhere(
 def installing(requirement: str, url: str, fleet: Fleet) -> BuildOrder:
     """The build of the hub's image with one package from an index."""
     inputs = replace(assets.load_inputs(fleet), package_index=url)
-    order = pull.hub_order(assets.load_templates(), requirement.encode(), inputs, fleet.build.parent(render.IMAGE))
+    order = pull.hub_order(assets.load_templates(), requirement.encode(), inputs, fleet.build.parent(pull.IMAGE))
     return replace(order, name="canary")

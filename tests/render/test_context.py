@@ -16,7 +16,7 @@ from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.config.lock import Lock, Parent
 from sparkops.config.recipe import load
 from sparkops.errors import ConfigError
-from sparkops.hub.image import hub_context
+from sparkops.hub.pull import hub_context
 from sparkops.lock.resolving import resolving_context
 from sparkops.render.archive import tar
 from sparkops.render.context import Content, Context, build_args, build_context, recipe_mods, render

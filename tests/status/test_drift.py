@@ -7,7 +7,7 @@ from typing import Any
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
-from sparkops.status import drift
+from sparkops.status import join
 from sparkops.status.observation import RankReport, ServiceReport
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode
@@ -21,7 +21,7 @@ JOURNAL = Journal("chat", "n1", revision=1)
 
 def find_drifts(journal: Journal, **state: Any) -> list[tuple[str, str, str]]:
     report = ServiceReport("chat", (), None, (ServiceState(journal, **state),))
-    drifts = [*drift.of_service(report)]
+    drifts = [*join.drift_of(report)]
     assert all(difference.next_step for difference in drifts)
     return [(difference.code, difference.node, difference.detail) for difference in drifts]
 
@@ -35,7 +35,7 @@ def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() 
     ranks = (RankReport(container(other)), RankReport(container(active, state="exited", exit_code=1)))
 
     def live_not_running(*reports: RankReport) -> list[tuple[str, str]]:
-        drifts = drift.of_service(ServiceReport("chat", reports, front))
+        drifts = join.drift_of(ServiceReport("chat", reports, front))
         return [(difference.node, difference.detail) for difference in drifts if difference.code == "LIVE_NOT_RUNNING"]
 
     detail = f"chat: {active.release.id} is active but not running"
@@ -66,6 +66,6 @@ def test_a_guard_that_the_leader_has_not_asked_yet_is_no_drift() -> None:
 def test_a_restart_policy_is_named_since_the_guard_starts_engines() -> None:
     reports = (RankReport(container(rank("n1"), restart_policy="always")),)
 
-    assert [*drift.of_service(ServiceReport("chat", reports, None))] == []
-    (only,) = drift.of_service(ServiceReport("chat", reports, None, (ServiceState(JOURNAL),)))
+    assert [*join.drift_of(ServiceReport("chat", reports, None))] == []
+    (only,) = join.drift_of(ServiceReport("chat", reports, None, (ServiceState(JOURNAL),)))
     assert (only.code, only.node) == ("RESTART_POLICY", "n1")

@@ -10,7 +10,7 @@ import pytest
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
-from sparkops.status import failures
+from sparkops.status import join
 from sparkops.status.observation import RankReport, ServiceReport
 from sparkops.status.picture import Health
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
@@ -22,7 +22,7 @@ NAME = container(rank()).name
 
 def of(health: Health, states: tuple[ServiceState, ...] = (), **changes: Any) -> tuple[str, str]:
     report = RankReport(container(rank(), **changes), health)
-    return failures.of_rank(report, ServiceReport("chat", (report,), None, states))
+    return join.why_failing(report, ServiceReport("chat", (report,), None, states))
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_how_an_earlier_release_ended_is_history_while_another_one_works() -> No
     works = RankReport(container(live), Health.OK)
     led = (ServiceState(Journal("chat", "n1")),)
 
-    assert failures.of_rank(ended, ServiceReport("chat", (ended, works), front, led)) == ("", "")
+    assert join.why_failing(ended, ServiceReport("chat", (ended, works), front, led)) == ("", "")
     assert (
-        failures.of_rank(ended, ServiceReport("chat", (ended,), front, led))[0]
+        join.why_failing(ended, ServiceReport("chat", (ended,), front, led))[0]
         == f"{ended.container.name} exited with code 1"
     )
 
@@ -90,5 +90,5 @@ def test_how_an_earlier_release_ended_is_history_while_another_one_works() -> No
 def test_progress_is_that_of_the_container_on_its_node() -> None:
     states = (ServiceState(Journal("chat", "n1"), progress={"n1": {NAME: "loading weights 40 %"}}),)
 
-    assert failures.progress(container(rank()), states) == "loading weights 40 %"
-    assert failures.progress(replace(container(rank()), node="n2"), states) is None
+    assert join.awaited(container(rank()), states) == "loading weights 40 %"
+    assert join.awaited(replace(container(rank()), node="n2"), states) is None

@@ -14,9 +14,19 @@ from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
 from sparkops.status.join import join
-from sparkops.status.node_row import Memory, NodeRow
 from sparkops.status.observation import NodeReport, RankReport
-from sparkops.status.picture import Drift, Health, Live, RankRow, ReplicaRow, ServiceRow, Status, WarmRow
+from sparkops.status.picture import (
+    Drift,
+    Health,
+    Live,
+    Memory,
+    NodeRow,
+    RankRow,
+    ReplicaRow,
+    ServiceRow,
+    Status,
+    WarmRow,
+)
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.deploy.states import deployed

@@ -11,8 +11,7 @@ from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
 from sparkops.release import Rank
-from sparkops.status import drift
-from sparkops.status.join import join
+from sparkops.status.join import drift_of, join
 from sparkops.status.observation import NodeReport, RankReport, ServiceReport
 from sparkops.status.picture import Health, Status
 from sparkops.swap.journal import Journal
@@ -51,7 +50,7 @@ def find_drift(*reports: RankReport, **intended: Any) -> list[tuple[str, str]]:
     front = ServiceFacts("chat", 8000, active, active, {Slot.BLUE: slot})
     journal = Journal("chat", "n1", **{"active": at(NEW, Slot.BLUE, "n1", "n2"), **intended})
     joined = ServiceReport("chat", reports, front, (ServiceState(journal),))
-    return [(finding.code, finding.node) for finding in drift.of_service(joined)]
+    return [(finding.code, finding.node) for finding in drift_of(joined)]
 
 
 def test_two_ranks_of_one_release_are_one_healthy_replica_rank_0_first() -> None:

@@ -24,15 +24,14 @@ from sparkops.engines.load import Load, Rates
 from sparkops.errors import ConnectionLost, NotReady
 from sparkops.guard_client import replies
 from sparkops.names import Slot
-from sparkops.nodes.host import GpuState
+from sparkops.nodes.host import Gpu
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.program import python
 from sparkops.nodes.waiting import START_FAILED
 from sparkops.status.commands import request
-from sparkops.status.observation import NodeReport
+from sparkops.status.observation import NodeReport, read, reported
 from sparkops.status.picture import Health
 from sparkops.status.read import Reader
-from sparkops.status.survey import read, reported
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.docker_socket import docker_socket
@@ -334,7 +333,7 @@ def test_gpus_are_asked_by_a_command_more(docker: Docker) -> None:
 
     assert isinstance(with_gpus, NodeReport)
     assert isinstance(without_gpus, NodeReport)
-    assert with_gpus.gpus == (GpuState(0.07, 55.1, 48.0, None, 4715 / 1024, 81559 / 1024),)
+    assert with_gpus.gpus == (Gpu(0.07, 55.1, 48.0, None, 4715 / 1024, 81559 / 1024),)
     assert without_gpus.gpus == ()
     assert with_gpus.host.disk_free_gib is None or with_gpus.host.disk_free_gib > 0
 

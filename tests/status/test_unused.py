@@ -10,9 +10,8 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.errors import CommandFailed, SparkopsError
-from sparkops.status.observation import NodeReport
+from sparkops.status.observation import NodeReport, reported
 from sparkops.status.read import Reader
-from sparkops.status.survey import reported
 from tests.docker_socket import docker_socket
 from tests.fleet_unit.machine import inspect
 

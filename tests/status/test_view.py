@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from sparkops.status.node_row import Gpu, Memory, NodeRow
+from sparkops.nodes.host import Gpu
 from sparkops.status.picture import (
     Drift,
     GatewayRow,
     Health,
     Live,
+    Memory,
+    NodeRow,
     RankRow,
     ReplicaRow,
     ServiceRow,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.traffic.record import RequestRecord, read, write
-from sparkops.traffic.report import quantile, report
+from sparkops.traffic.report import RequestRecord, quantile, read, report, write
 
 
 def short(start: float, end: float, **more: Any) -> RequestRecord:

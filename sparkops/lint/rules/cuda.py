@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from sparkops.lint.calls import Call
+from sparkops.lint.dockerfile import BuildStage, BuildStep, StagedBuild, variables
 from sparkops.lint.finding import Violation
-from sparkops.lint.stages import BuildStage, BuildStep, StagedBuild, variables
+from sparkops.lint.shell import Call
 
 SPARK = "12.1a"
 RUNS = frozenset({"12.0", "12.0f", "12.1", "12.1a", "12.1f"})
@@ -20,6 +20,8 @@ CMAKE = ("CMAKE_CUDA_ARCHITECTURES", "CUDAARCHS")
 CMAKE_VALUE = re.compile(r"CMAKE_CUDA_ARCHITECTURES(?::\w+)?=\"?([^\s\"']+)")
 CMAKE_RUNS = re.compile(r"(12[01]f?|121a)(-real|-virtual)?|all|all-major|native|OFF", re.IGNORECASE)
 NVCC_RUNS = re.compile(r"(sm|compute)_(120f?|121[af]?)(?![0-9a-z])|=all(-major)?$|\$")
+SEPARATOR = re.compile(r"[;,\s]+")
+"""Between the architectures of a list such as 9.0a;12.1a."""
 FIX = f"ENV {LISTS[0]}={SPARK} in this stage, before this line"
 NVCC_NAMES = re.compile(r"\.cu$|^-arch|gencode")
 SETS_LIST = re.compile(r"nvcr\.io/nvidia/(nemo|pytorch|sglang|tensorrt-llm|tritonserver|vllm)")
@@ -90,25 +92,17 @@ def check(build: StagedBuild) -> Iterator[Violation]:
             yield Violation(call.line, f"{runs} without an architecture list, expected {LISTS[0]}={SPARK}", FIX)
 
 
-def _for_spark(architectures: str) -> bool:
-    """Return whether a list such as 9.0a;12.1a, or one with a variable, has an architecture of a Spark."""
-    return "$" in architectures or bool(RUNS & set(re.split(r"[;,\s]+", architectures.replace("+PTX", ""))))
-
-
-def _cmake_for_spark(architectures: str) -> bool:
-    return "$" in architectures or any(map(CMAKE_RUNS.fullmatch, re.split(r"[;,\s]+", architectures)))
-
-
 def wrong_lists(environment: Mapping[str, str | None]) -> Iterator[tuple[str, str]]:
-    """Yield each variable without an architecture of a Spark, with the problem."""
+    """Yield each variable without an architecture of a Spark, with the problem. One with a variable is not judged."""
     for name in LISTS:
-        if (value := environment.get(name)) and not _for_spark(value):
+        value = environment.get(name)
+        if value and "$" not in value and not RUNS & set(SEPARATOR.split(value.replace("+PTX", ""))):
             yield name, f"{name}={value} has no architecture of a Spark's GPU, expected {SPARK}"
-    if (value := environment.get(FLASH_ATTN)) and "$" not in value and "120" not in re.split(r"[;,\s]+", value):
+    if (value := environment.get(FLASH_ATTN)) and "$" not in value and "120" not in SEPARATOR.split(value):
         yield FLASH_ATTN, f"{FLASH_ATTN}={value} has no architecture of a Spark's GPU, expected 120"
     for name, value in environment.items():
         for listed in [value or ""] if name in CMAKE else CMAKE_VALUE.findall(value or ""):
-            if listed and not _cmake_for_spark(listed):
+            if listed and "$" not in listed and not any(map(CMAKE_RUNS.fullmatch, SEPARATOR.split(listed))):
                 yield name, f"{CMAKE[0]}={listed} has no architecture of a Spark's GPU, expected 121a"
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sparkops.lint.dockerfile import Instruction
+from sparkops.lint.dockerfile import Instruction, StagedBuild, variables
 from sparkops.lint.finding import Violation
-from sparkops.lint.stages import StagedBuild, variables
 from sparkops.lint.text import split
 from sparkops.redact import KEY, KINDS, names_secret, redacted
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sparkops.lint.dockerfile import Dockerfile, Instruction
+from sparkops.lint.dockerfile import Dockerfile, Instruction, StagedBuild
 from sparkops.lint.finding import Violation
-from sparkops.lint.stages import StagedBuild
 from sparkops.lint.text import split
 
 FREE_FORM = frozenset({"CMD", "ENTRYPOINT", "MAINTAINER", "RUN"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkops.lint.finding import Rule
-from sparkops.lint.rules import commands, cuda, images, network, secret, syntax, torch
+from sparkops.lint.rules import cuda, fetches, secret, syntax, torch
 
 DOCKERFILE, RECIPE, BOTH = "Dockerfile", "recipe", "both"
 
@@ -25,7 +25,7 @@ RULES = (
         "`--retries`. Without them pip may install only tools such as uv.",
         "uv fails after 30 seconds without a byte, and CUDA wheels have hundreds of megabytes. A stage that starts "
         "from an image inherits nothing from earlier stages, and no RUN gets an ARG before the first FROM.",
-        network.check,
+        fetches.check_downloads,
     ),
     Rule(
         "torch-pin",
@@ -82,21 +82,21 @@ RULES = (
         "`nightly` without a commit, not a word such as `main` or `stable` alone. "
         "A bare name in `--from` may be a build context and is not checked.",
         "The same file builds another image later, and ranks built on different days differ.",
-        images.check,
+        fetches.check_image,
     ),
     Rule(
         "pipe-to-shell",
         DOCKERFILE,
         "No shell or interpreter that runs the output of curl or wget, by a pipe, `sh -c` or `<(...)`.",
         "It runs any reply of the server as root, even an incomplete one if the connection breaks.",
-        commands.check_pipe,
+        fetches.check_pipe,
     ),
     Rule(
         "apt-lists",
         DOCKERFILE,
         "`rm -rf /var/lib/apt/lists/*` after `apt-get update` in the same RUN, or a mount there.",
         "A later RUN cannot remove them from the layer, and old lists install old packages.",
-        commands.check_apt,
+        fetches.check_apt,
     ),
     Rule(
         "git-pin",
@@ -104,7 +104,7 @@ RULES = (
         "A commit or a tag for every `git clone` (by `--branch`, or a checkout after it), `git+` URL and ADD of a "
         "repository. A name with a version counts as a tag; a ref that is known only at build time is accepted.",
         "A branch moves: a later build uses an untested commit.",
-        commands.check_git,
+        fetches.check_git,
     ),
     Rule(
         "model-revision",

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from sparkops.lint import wheels
+from sparkops.lint.dockerfile import BuildStage, StagedBuild
+from sparkops.lint.files import ENGINES, UNNAMED, WrittenFiles, located, wheel_name, wheels_in, written_files
 from sparkops.lint.finding import Violation
 from sparkops.lint.installs import SOURCE, Install, lines, needing_torch, package, pins, version
 from sparkops.lint.rules.cuda import cuda_stages
-from sparkops.lint.stages import BuildStage, StagedBuild
 from sparkops.lint.torch_needs import BINDS, BOUND, NEEDS_TORCH, admits, release, required
-from sparkops.lint.written import WrittenFiles, files, located
 
 OVERRIDES = ("--override", "UV_OVERRIDE")
 CONSTRAINTS = ("--constraint", "PIP_CONSTRAINT")
@@ -40,7 +39,7 @@ KEEP_FIX = (
     "RUN pip freeze | grep '^torch==' > /opt/torch.txt and ENV {name}=/opt/torch.txt in this stage, "
     "to keep the torch of the image"
 )
-ENGINE = re.compile(rf"\b({'|'.join(sorted(wheels.ENGINES))})\b")
+ENGINE = re.compile(rf"\b({'|'.join(sorted(ENGINES))})\b")
 TORCH_LINE = re.compile(r"(?<![\w.-])torch(?![\w./-]*\.(py|txt)\b|\w)")
 EDITORS = frozenset({"sed", "grep", "perl"})
 FULL_VERSION = re.compile(r"[0-9][^$`*]*\+[^$`*]+")
@@ -86,7 +85,7 @@ class _TorchPins:
 
     @cached_property
     def files(self) -> WrittenFiles:
-        return files(self.stage)
+        return written_files(self.stage)
 
     @property
     def overrides(self) -> bool:
@@ -192,7 +191,7 @@ class _TorchPins:
         for requirement in (*install.engines, *needing_torch(listed, install.directory)):
             name, wanted = package(requirement, install.directory), version(requirement)
             built = requirement in install.option("--editable") or bool(SOURCE.fullmatch(requirement))
-            if ".whl" in requirement and wheels.named(requirement) == wheels.UNKNOWN:
+            if ".whl" in requirement and wheel_name(requirement) == UNNAMED:
                 if self.unnamed_may_replace(build, install, requirement, torch):
                     yield requirement
             elif (
@@ -242,21 +241,18 @@ class _TorchPins:
             inherited = (call for call in self.installs if call not in self.stage.installs)
             if any(_path(call, engine) == path for call in inherited for engine in call.engines):
                 return False
-        names = wheels.packages(build, self.stage, posixpath.dirname(path))
-        if wheels.UNKNOWN in names:
-            return install.tool == "uv" or any(map(ENGINE.search, _texts(build)))
+        names = wheels_in(build, self.stage, posixpath.dirname(path))
+        if UNNAMED in names:
+            texts = (instruction.rest.text for instruction in build.dockerfile.instructions)
+            return install.tool == "uv" or any(map(ENGINE.search, texts))
         if torch is None:
             return bool(names & NEEDS_TORCH)
-        return bool(names & wheels.ENGINES) and not (install.tool == "pip" and self.file_strips)
+        return bool(names & ENGINES) and not (install.tool == "pip" and self.file_strips)
 
     @property
     def may_pin(self) -> bool:
         """Whether a file that may pin torch comes from elsewhere, so that its text is unknown."""
         return any(file.may_exist and file.text is None for file in self.pinning_files)
-
-
-def _texts(build: StagedBuild) -> Iterator[str]:
-    return (instruction.rest.text for instruction in build.dockerfile.instructions)
 
 
 def _torch_of_image(image: str) -> str:

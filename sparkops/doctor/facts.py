@@ -1,4 +1,4 @@
-"""The query of doctor beyond that of a deploy, and its parser."""
+"""The facts that doctor reads from one node, and the query for those beyond a deploy's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Address, IPv6Address
 
 from sparkops.command import Command
-from sparkops.nodes.host import GIB, KIB
+from sparkops.config.inventory import NodeConfig
+from sparkops.docker.facts import Container
+from sparkops.errors import NodeError
+from sparkops.network.facts import NodeFabric
+from sparkops.nodes.host import GIB, KIB, HostFacts
+from sparkops.weights.checkpoint import ModelDirectory
 
 # $1 is the prefix of /proc and /usr: empty on a node, a directory in tests. 0947 is 2375, Docker without TLS.
 QUERY_SCRIPT = """\
@@ -92,11 +97,11 @@ class MachineFacts:
     """Whether containers run on while dockerd ends and starts again; None: Docker did not say."""
 
 
-def query(root: str = "") -> Command:
+def machine_query(root: str = "") -> Command:
     return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=30.0)
 
 
-def parse(text: str) -> MachineFacts:
+def parse_machine(text: str) -> MachineFacts:
     """Parse the output of query(). Raises ValueError for other text."""
     values = defaultdict[str, list[str]](list)
     for key, _, value in (line.partition(" ") for line in text.splitlines()):
@@ -113,7 +118,9 @@ def parse(text: str) -> MachineFacts:
         toolkit="toolkit" in values,
         gpu="".join(values["gpu"]),
         gpu_error="".join(values["gpu-error"]),
-        open_ports=frozenset(_port(socket) for socket in values["listen"] if not _address(socket).is_loopback),
+        open_ports=frozenset(
+            int(socket.partition(":")[2], 16) for socket in values["listen"] if not _address(socket).is_loopback
+        ),
         cdi=tuple(values["cdi"]),
         swap_gib=_gib(values["swap"][-1].split()[0]) if "swap" in values else None,
         oom_killers=frozenset(values["killer"]),
@@ -143,12 +150,30 @@ def _scores(rows: Iterable[list[str]]) -> dict[str, int]:
     return lowest
 
 
-def _port(socket: str) -> int:
-    return int(socket.partition(":")[2], 16)
-
-
 def _address(socket: str) -> IPv4Address | IPv6Address:
     """Parse an address of /proc/net/tcp: groups of 32 bits in the machine's order, little-endian on x86 and arm."""
     raw = bytes.fromhex(socket.partition(":")[0])
     ordered = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
     return IPv4Address(ordered) if len(ordered) == 4 else IPv6Address(ordered)
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """Facts of one node. `skew_s`: seconds that its clock is ahead of this machine's.
+
+    `containers` are ranks of services, behind the `gateway` if the fleet has one. `filtered`: the ports that nftables
+    closes; None if the guard did not report them. `agents`: Docker's state of guard and gateway, by container name.
+    """
+
+    name: str
+    config: NodeConfig
+    host: HostFacts
+    machine: MachineFacts
+    fabric: NodeFabric
+    docker: str
+    skew_s: float
+    containers: tuple[Container, ...] = ()
+    filtered: frozenset[int] | None = None
+    gateway: bool = False
+    agents: Mapping[str, str] = field(default_factory=dict)
+    weights: ModelDirectory | NodeError | None = None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.lint.dockerfile import parse
-from sparkops.lint.stages import build
-from sparkops.lint.written import files
+from sparkops.lint.dockerfile import build, parse
+from sparkops.lint.files import written_files
 
 
 def contents(text: str) -> dict[str, str | None]:
-    return files(build(parse(f"FROM a:1\nENV X=1\nWORKDIR /w\n{text}\n")).stages[-1]).contents
+    return written_files(build(parse(f"FROM a:1\nENV X=1\nWORKDIR /w\n{text}\n")).stages[-1]).contents
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.lint.calls import Call, calls
+from sparkops.lint.shell import Call, calls
 from sparkops.lint.text import Text, Values
 
 

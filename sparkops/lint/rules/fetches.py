@@ -1,15 +1,69 @@
-"""Check commands of RUN: apt lists in layers, scripts run from the network, git without a fixed commit."""
+"""Rules about what a build takes from elsewhere, so that every build gets the same, and its layers keep no more.
+
+Versions of images, scripts run from the network, commits of repositories, lists of apt, timeouts of uv and pip.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from sparkops.lint.calls import SHELLS, Call
+from sparkops.lint.dockerfile import BuildStage, BuildStep, StagedBuild
+from sparkops.lint.files import located, mounted, written_files
 from sparkops.lint.finding import Violation
-from sparkops.lint.stages import BuildStage, BuildStep, StagedBuild
+from sparkops.lint.installs import Install, only_tools
+from sparkops.lint.shell import SHELLS, Call
 from sparkops.lint.text import expand
-from sparkops.lint.written import mounted
+
+MOVING = frozenset({"latest", "nightly"})
+ROLLING = frozenset(
+    {"canary", "current", "develop", "edge", "head", "lts", "main", "master", "next", "rolling", "sid", "stable"}
+    | {"testing", "trunk", "unstable", "dev"}
+)
+"""Words of a moving tag without a number."""
+SMALL = frozenset({"alpine", "slim"})
+"""Variants of an image; alone such a tag means the newest version."""
+
+
+def check_image(build: StagedBuild) -> Iterator[Violation]:
+    """Yield each image of FROM, COPY --from and RUN --mount=from whose tag can move."""
+    names = {stage.name for stage in build.stages}
+    for stage in build.stages:
+        if not stage.parent and (problem := _moving(stage.image)):
+            yield Violation(stage.line, problem, f"FROM {_untagged(stage.image)}:VERSION, or @sha256:DIGEST")
+        for line, image in _borrowed(build, stage, names):
+            # A bare name may be a named build context.
+            if ("/" in image or ":" in image) and (problem := _moving(image)):
+                yield Violation(line, problem, f"from={_untagged(image)}:VERSION, or @sha256:DIGEST")
+
+
+def _moving(image: str) -> str:
+    """Return why the name can move to another image; empty if it cannot, or if unknown."""
+    if "@sha256:" in image or "$" in image or image in ("", "scratch"):
+        return ""
+    tag = image.removeprefix(_untagged(image)).removeprefix(":")
+    if not tag:
+        return f"image {image} has no tag and means `latest`, expected a version or a digest"
+    parts = set(re.split(r"[-_.]", tag))
+    rolls = parts <= SMALL or (ROLLING & parts and not re.search(r"[0-9]", tag))
+    if (MOVING & parts or rolls) and not any(map(COMMIT.fullmatch, parts)):
+        return f"the tag of {image} can move, expected a version or a digest"
+    return ""
+
+
+def _untagged(image: str) -> str:
+    path, slash, name = image.rpartition("/")
+    return path + slash + name.partition(":")[0]
+
+
+def _borrowed(build: StagedBuild, stage: BuildStage, names: Collection[str]) -> Iterator[tuple[int, str]]:
+    for step in stage.steps:
+        for flag, value in step.instruction.flags:
+            match = re.search(r"(?:^|,)from=([^,]+)", value) if flag == "mount" else None
+            image = expand(match[1] if match else value if flag == "from" else "", {**build.arguments, **step.values})
+            if image and image.lower() not in names:
+                yield step.instruction.line, image
+
 
 APT = frozenset({"apt", "apt-get", "aptitude"})
 APT_LISTS = "/var/lib/apt/lists"
@@ -141,3 +195,63 @@ def _urls(step: BuildStep) -> Iterator[tuple[int, str, str]]:
         for word in step.instruction.rest.text.split()[:-1]:
             if added := ADD_URL.fullmatch(expand(word, step.values)):
                 yield step.instruction.line, added[0], added[1] or ""
+
+
+UV = {"UV_HTTP_TIMEOUT": 30, "UV_HTTP_RETRIES": 3}
+"""Defaults of uv 0.13.8, measured: seconds without a byte, and retries."""
+PIP = {"PIP_DEFAULT_TIMEOUT": 15, "PIP_RETRIES": 5}
+"""Defaults of pip, from its documentation."""
+DEFAULTS: Mapping[str, Mapping[str, int]] = {"uv": UV, "pip": PIP}
+PIP_OPTIONS = {"PIP_DEFAULT_TIMEOUT": ("--timeout", "--default-timeout"), "PIP_RETRIES": ("--retries",)}
+FIXES = {
+    "uv": "ENV UV_HTTP_TIMEOUT=600 UV_HTTP_RETRIES=10 in this stage, before this line",
+    "pip": "ENV PIP_DEFAULT_TIMEOUT=600 PIP_RETRIES=10 in this stage, before this line",
+}
+
+
+def check_downloads(build: StagedBuild) -> Iterator[Violation]:
+    """Yield, for each stage and program, the first call that lacks one of the variables."""
+    for stage in build.stages:
+        for tool in DEFAULTS:
+            installs = (install for install in stage.installs if install.tool == tool and _lacking(install))
+            install = next((install for install in installs if tool != "pip" or not _small(stage, install)), None)
+            if install is None:
+                continue
+            names = _lacking(install)
+            runs = f"stage {stage.name} runs {tool} without {' and '.join(names)}, expected them in the stage itself"
+            yield Violation(install.line, runs + _cause(build, stage, names[0], tool), FIXES[tool])
+
+
+def _lacking(install: Install) -> list[str]:
+    """Return the variables that a call lacks."""
+    if not install.downloads:
+        return []
+    return [name for name, least in DEFAULTS[install.tool].items() if not _raised(install, name, least)]
+
+
+def _small(stage: BuildStage, install: Install) -> bool:
+    """Return whether pip installs only tools such as uv: their wheels are small, so pip's defaults are enough."""
+    if install.only_tools:
+        return True
+    contents = written_files(stage).contents
+    texts = [contents.get(located(install.directory, path)) for path in install.option("--requirement")]
+    return bool(texts) and all(text and only_tools(text) for text in texts) and not install.requirements
+
+
+def _raised(install: Install, name: str, default: int) -> bool:
+    options = install.option(*PIP_OPTIONS.get(name, ()))
+    value = options[-1] if options else install.setting(name)
+    return bool(value) and not (value.isdecimal() and int(value) <= default)
+
+
+def _cause(build: StagedBuild, stage: BuildStage, name: str, tool: str) -> str:
+    """Return why a variable of the file has no effect on this call; empty if the file does not set it."""
+    if stage.values.get(name):
+        least = DEFAULTS[tool][name]
+        return f": {name} is set after this line, or to at most {least}, the default of {tool}"
+    for other in build.stages:
+        if other.values.get(name):
+            return f": stage {other.name} sets {name}, and FROM {stage.root} does not inherit it"
+    if name in build.arguments:
+        return f": ARG before the first FROM has no effect in a stage, expected `ARG {name}` in the stage"
+    return ""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.doctor import machine
-from sparkops.doctor.machine import Clocks, MachineFacts
+from sparkops.doctor import facts
+from sparkops.doctor.facts import Clocks, MachineFacts
 from sparkops.nodes.local import LocalNode
 
 SMALLEST = MachineFacts(False, {}, (), toolkit=False, gpu="", gpu_error="")
@@ -36,7 +36,7 @@ def program(tree: Path, name: str, body: str) -> None:
 
 
 def read(tree: Path) -> MachineFacts:
-    return machine.parse(LocalNode("here").run(machine.query(str(tree))).stdout)
+    return facts.parse_machine(LocalNode("here").run(facts.machine_query(str(tree))).stdout)
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_the_container_toolkit_is_a_program(tree: Path) -> None:
 
 
 def test_what_a_node_does_not_say_is_not_there() -> None:
-    assert machine.parse("kho \n") == SMALLEST
+    assert facts.parse_machine("kho \n") == SMALLEST
 
 
 def test_anything_else_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^no 'kho' in 'sh: not found'$"):
-        machine.parse("sh: not found")
+        facts.parse_machine("sh: not found")
 
 
 def test_swap_and_programs_that_end_others_are_read(tree: Path) -> None:

@@ -1,1 +1,0 @@
-"""Configuration of Prometheus and Grafana for a fleet, from its inventory. Pure."""
