@@ -19,7 +19,6 @@ demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts f
 	@$(BIN)/python -m tests.demo
 
 test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint types
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going thorough images
 	@$(MAKE) --no-print-directory nodes
 
@@ -34,9 +33,10 @@ lint: $(READY)
 types: $(READY)
 	@$(BIN)/mypy
 
+# Images are built meanwhile: mypy has one core.
 thorough: export HYPOTHESIS_PROFILE := thorough
-thorough: $(READY)
-	@$(BIN)/pytest -m "local or unit" --numprocesses 2 || $(ALONE) -m "local or unit"
+thorough: $(READY) lint types
+	@$(BIN)/pytest -m "local or unit" --numprocesses 2 --dist worksteal || $(ALONE) -m "local or unit"
 
 unit: $(READY)
 	@$(BIN)/pytest -m unit --numprocesses 2 --dist worksteal
@@ -65,7 +65,7 @@ wheel-facts: $(READY)  ## read the wheels of vLLM that recipes pin; writes docs/
 fleet: $(READY)  ## NODES=2 real nodes: containers, each with a Docker Engine and sshd
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
 
-# The largest image is built while the unit tests run, which do not use the network.
+# The largest image is built while mypy and the unit tests run, which do not use the network.
 images: $(READY)
 	@$(FIRST) $(BIN)/python -m tests.fleet up
 	@$(BIN)/sparkops --inventory .fleet/gw0/.fleet/inventory.yaml build recipes/tiny-qwen3-cpu.yaml --once

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,13 +11,12 @@ from pathlib import Path
 
 from sparkops.guard_client.commands import RELAY
 from sparkops.nodes.docker_api import DIAL
-from tests import relay
+from tests import fork_server, relay
 from tests.cli.conftest import Ran
 from tests.fleet_unit.listener import Listener
 from tests.fleet_unit.machine import Machine
 from tests.guard_peer import Peer, serve
 
-ROOT = Path(__file__).parent.parent.parent
 INVENTORY = "nodes:\n  here: {transport: local}\ngateway: {node: here, address: 127.0.0.1}\n"
 PROGRAM = """#!/bin/sh
 case "$*" in
@@ -44,8 +42,8 @@ class Here:
     def start(self, *argv: str) -> subprocess.Popen[str]:
         """Start a verb."""
         path = f"{self.directory / 'bin'}:{os.environ['PATH']}"
-        env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(self.directory)}
-        command = [sys.executable, "-m", "sparkops", "--inventory", "inventory.yaml", *argv]
+        env = {**os.environ, "PATH": path, "HOME": str(self.directory)}
+        command = [*fork_server.command(), "--inventory", "inventory.yaml", *argv]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=self.directory, env=env, stdout=pipe, stderr=pipe, text=True)
 

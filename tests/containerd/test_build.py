@@ -48,7 +48,7 @@ def other(nodes: RealFleet, tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def other_store(nodes: RealFleet) -> Iterator[FleetNode]:
     """A node with Docker's own store, and afterwards no image of the test on the first node."""
-    yield nodes.add(OTHER_STORE, store=Store.DOCKER)
+    yield nodes.add(OTHER_STORE, store=Store.DOCKER, suites=("bookworm",))
     nodes.remove(OTHER_STORE)
     image_layers.forget(nodes.node("node-1"), TAG)
 

@@ -69,6 +69,10 @@ class Fleet:
                 self.discard()
             shutil.rmtree(self.home, ignore_errors=True)
 
+    def stop(self) -> None:
+        """Shut the nodes down, disks kept: `up` starts them again."""
+        docker("stop", *(node.container for node in self.nodes))
+
     @property
     def id(self) -> str:
         return hashlib.sha256(str(self.root).encode()).hexdigest()[:6]
@@ -100,9 +104,18 @@ class Fleet:
         return FleetNode(name, address, self.name)
 
     def add(
-        self, name: str, *, docker: bool = True, disk_mib: int | None = None, store: Store | None = None
+        self,
+        name: str,
+        *,
+        docker: bool = True,
+        disk_mib: int | None = None,
+        store: Store | None = None,
+        suites: tuple[str, ...] | None = None,
     ) -> FleetNode:
-        """A node beside node-1..N, in no inventory. A small disk gets no base image."""
+        """A node beside node-1..N, in no inventory, with base images of `suites`: those of the fleet if not given.
+
+        A small disk gets none.
+        """
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or MAIN_NODE.fullmatch(name):
             raise FleetError(f"{name} is not a name for an extra node; try `tiny-disk`")
         with self.alone():
@@ -112,7 +125,7 @@ class Fleet:
             node = launch(self.name, self.labels, host, images.node())
             node.ready(self.public_key)
             if docker and disk_mib is None:
-                self.load(node)
+                self.load(node, suites)
             return node
 
     def remove(self, name: str) -> None:
@@ -125,8 +138,8 @@ class Fleet:
         """An inventory of these nodes, with their host keys of this moment pinned beside it."""
         return inventory.write(path, nodes, self.ssh_key)
 
-    def load(self, node: FleetNode) -> None:
-        run_for_all(node.load, images.recipe_bases(self.suites, prepared=self.prepared))
+    def load(self, node: FleetNode, suites: tuple[str, ...] | None = None) -> None:
+        run_for_all(node.load, images.recipe_bases(self.suites if suites is None else suites, prepared=self.prepared))
 
     @property
     def labels(self) -> dict[str, str]:

@@ -22,6 +22,8 @@ from .shell import FleetError, client, docker, say, step, succeeds
 HOST_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 NODE_SCRIPT = Path(__file__).parent / "node.sh"
 NODE_PROGRAM = "/usr/local/sbin/fleet-node"
+LAZY_APT = Path(__file__).with_name("apt-get.sh")
+LAZY_APT_SOURCE = "usr/local/share/fleet/apt-get"
 NODE_PACKAGES = (
     "ca-certificates docker.io docker-cli docker-buildx iptables openssh-server iproute2 iputils-ping procps python3"
     " zstd rsync"
@@ -134,11 +136,13 @@ def node() -> Image:
 def recipe_bases(suites: tuple[str, ...] = SUITES, *, prepared: bool = False) -> tuple[Image, ...]:
     """What the shipped recipes and the guard build FROM, with the certificates that this machine trusts.
 
-    `prepared`: with what the agents' images install, which every node would install again.
+    `prepared`: with what the agents' images install, which every node would install again, and an apt-get that sees it.
     """
     files = certificate_files()
     if prepared:
-        scripts = {suite: INSTALL.format(packages=f"ca-certificates {BUILT_ON[suite]}") for suite in suites}
+        lazy = f"install -m 755 /{LAZY_APT_SOURCE} /usr/local/sbin/apt-get\n"
+        scripts = {suite: INSTALL.format(packages=f"ca-certificates {BUILT_ON[suite]}") + lazy for suite in suites}
+        files = (*files, (LAZY_APT_SOURCE, LAZY_APT.read_bytes()))
         return tuple(Image(suite=suite, kind="prepared", script=scripts[suite], files=files) for suite in suites)
     script = INSTALL.format(packages="ca-certificates") if files else ""
     return tuple(Image(suite=suite, kind="base", script=script, files=files) for suite in suites)

@@ -19,11 +19,11 @@ from tests.gateway.live import METRICS, Live
 NAME = f"gateway-{os.getpid()}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """The gateway as it is after its first start, with one service that nobody serves."""
     fleet = Fleet.up(2)
-    machine = fleet.add(NAME)
+    machine = fleet.add(NAME, suites=("bookworm",))
     try:
         file = fleet.write_inventory(tmp_path_factory.mktemp("gateway") / "inventory.yaml", [machine])
         with connect(inventory.load(file)) as connected:
@@ -35,7 +35,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         fleet.remove(NAME)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def engines(alone: Live) -> Iterator[Live]:
     """The gateway with an engine in each slot."""
     with alone.engine("blue", 9311), alone.engine("green", 9312):

@@ -159,13 +159,13 @@ def refused(run: Callable[[], object]) -> str:
 
 
 def wait_for(what: str, holds: Any, within_s: float = PATIENCE_S) -> None:
-    """Wait until `holds()` is true. Raises TimeoutError."""
+    """Wait until `holds()` is true. It looks for at most half of the time: looks cost programs. Raises TimeoutError."""
     end = time.monotonic() + within_s
-    while time.monotonic() < end:
+    while (began := time.monotonic()) < end:
         try:
             if holds():
                 return
         except (OSError, CommandFailed):
             pass  # such as a container that is just starting
-        time.sleep(0.05)
+        time.sleep(max(0.05, time.monotonic() - began))
     raise TimeoutError(f"{what}: not within {within_s:g} s")

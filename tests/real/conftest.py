@@ -79,7 +79,12 @@ def model(nodes: RealFleet, fleet: Fleet, built: str) -> str:
 @pytest.fixture(scope="session")
 def front(nodes: RealFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """sparkops with a gateway on node-1, and the stand-in's image on both nodes."""
-    cli = with_gateway(nodes, tmp_path_factory.mktemp("front"))
+    yield from swept(nodes, tmp_path_factory.mktemp("front"))
+
+
+def swept(nodes: RealFleet, home: Path) -> Iterator[Cli]:
+    """Give sparkops with a gateway on node-1 and the stand-in's image, before and after without the stand-in."""
+    cli = with_gateway(nodes, home)
     service = Service(cli, nodes)
     service.sweep()  # what an earlier run has left may run behind a gateway of another version
     yield cli

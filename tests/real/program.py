@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests import fork_server
 from tests.fleet.fleet import CHECKOUT
 
 RECIPE = CHECKOUT / "recipes/tiny-qwen3-cpu.yaml"
@@ -51,6 +52,8 @@ class Cli:
     state: Path
     prefix: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
+    forked: bool = True
+    """Whether a server forks it, which has imported it. With a `prefix` it is started as the program that it is."""
 
     def __call__(self, *argv: str | Path, timeout: float = 1800) -> Ran:
         began = time.monotonic()
@@ -59,7 +62,8 @@ class Cli:
         return Ran(process.returncode, out, err, time.monotonic() - began)
 
     def start(self, *argv: str | Path) -> Running:
-        words = [*self.prefix, str(SPARKOPS), "--inventory", str(self.inventory), *map(str, argv)]
+        program = fork_server.command() if self.forked and not self.prefix else (*self.prefix, str(SPARKOPS))
+        words = [*program, "--inventory", str(self.inventory), *map(str, argv)]
         path = "/usr/bin:/bin:/usr/sbin:/sbin"
         env = {"PATH": path, "HOME": str(self.state), "XDG_STATE_HOME": str(self.state), **self.env}
         return Running(words, cwd=CHECKOUT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

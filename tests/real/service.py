@@ -75,8 +75,8 @@ class Service:
         """Where clients call it."""
         return f"http://{self.nodes.node(GATEWAY).address}:{self.port}"
 
-    def load(self, rate: float = 30, streams: int = 4, **more: Any) -> Traffic:
-        """A load through the gateway."""
+    def load(self, rate: float = 15, streams: int = 4, **more: Any) -> Traffic:
+        """A load through the gateway, dense enough for a request to meet every gap of a tenth of a second."""
         return Traffic(
             self.url, self.name, streams=streams, rate=rate, **{"seconds": 900, "stream_tokens": 400, **more}
         )

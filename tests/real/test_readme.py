@@ -34,7 +34,7 @@ TRUSTED = "--yes"  # in place of the answers to the questions of init
 def test_the_quick_start_works_as_written(nodes: RealFleet, tmp_path: Path) -> None:
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/config").write_text(f"Host *\n  User ops\n  IdentityFile {nodes.ssh_key}\n")
-    cli = Cli(tmp_path / "inventory.yaml", tmp_path)
+    cli = Cli(tmp_path / "inventory.yaml", tmp_path, forked=False)
     service = Service(cli, nodes)
     service.sweep()
     recipe = tmp_path / "quick.yaml"

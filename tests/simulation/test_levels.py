@@ -17,6 +17,11 @@ from tests.simulation.world import World
 
 pytestmark = pytest.mark.local
 
+WITHOUT_LEFT_OUT = tuple(Level(mode, 1, 0) for mode in MODES)
+"""What `test_faults_that_are_left_out_lead_nowhere_else` explores."""
+WITHIN_DEEP = tuple(Level(level.mode, *less) for level in DEEP for less in ((1, 0), (0, 1)))
+"""Levels whose every run is also one of a deeper level, with a fault or an intent that did not happen."""
+
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
@@ -28,7 +33,9 @@ def _forgotten() -> Iterator[None]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("level", DEEP + LEVELS, ids=str)
+@pytest.mark.parametrize(
+    "level", [level for level in DEEP + LEVELS if level not in WITHOUT_LEFT_OUT + WITHIN_DEEP], ids=str
+)
 def test_no_law_is_broken_and_everything_settles(level: Level) -> None:
     result = level.run()
 
@@ -42,6 +49,7 @@ def test_faults_that_are_left_out_lead_nowhere_else(mode: str) -> None:
 
     reduced, every = (explore(start, faults_=1, intents=0, reduced=reduced) for reduced in (True, False))
 
+    assert reduced.ends
     assert reduced.states < every.states
     assert set(map(essential, reduced.ends)) == set(map(essential, every.ends))
 
