@@ -43,11 +43,13 @@ from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import Plan
 from sparkops.deploy.provision import missing, provision, ready_agents
 from sparkops.deploy.sending import Draft
+from sparkops.errors import Busy
 from sparkops.gateway.image import Service
 from sparkops.guard_client.following import Following
 from sparkops.images import arguments
 from sparkops.images.build import require_accepted
 from sparkops.nodes.connected import Connected, connect
+from sparkops.nodes.progress import Event
 from sparkops.release import Release
 from sparkops.status.clients import CLIENTS
 
@@ -214,7 +216,7 @@ def _swap(fleet: Fleet, release: Release, options: Options) -> None:
             return
         draft = sending.prepare(operation, leader, release, choices)
         if draft:
-            _require_arguments(operation, release, draft.plan, options.wait_s)
+            _require_arguments(operation, release, draft.plan)
         if options.verbose and draft:
             say(_plan_text(operation.connected, release, draft))
         draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=options.apply_gateway)
@@ -232,15 +234,19 @@ def _swap(fleet: Fleet, release: Release, options: Options) -> None:
             say(f"  clients: sparkops status --client NAME, with one of {', '.join(CLIENTS)}")
 
 
-def _require_arguments(operation: Operation, release: Release, plan: Plan, wait_s: float) -> None:
+def _require_arguments(operation: Operation, release: Release, plan: Plan) -> None:
     """Require that the engine accepts the recipe's arguments, which may have changed since the gate of its image.
 
-    Raises ImageRejected, Busy.
+    While an engine loads on the node, the start itself judges them. Raises ImageRejected.
     """
     asked = arguments.of(release.recipe, assets.load_parser(release.recipe.engine))
-    if asked:
-        member = operation.connected.members[plan.ranks[0].node]
-        require_accepted(member, release.image, asked, operation.report, wait_s)
+    if asked is None:
+        return
+    member = operation.connected.members[plan.ranks[0].node]
+    try:
+        require_accepted(member, release.image, asked, operation.report, 0.0)
+    except Busy as busy:
+        operation.report(Event(member.name, f"arguments not checked before the start: {busy}"))
 
 
 def _foresee(fleet: Fleet, release: Release, options: Options, provided: Sequence[str]) -> Plan | None:
