@@ -23,6 +23,7 @@ CLI_ARGS = ("common", "launchers", "openai")
 """Packages of vllm.entrypoints with cli_args.py, from 0.33, from 0.30 and before."""
 MODELS = "/models/"
 """Where an engine sees its node's model directory. What lies there does not exist in an image."""
+PROGRAM = "vllm serve"
 OF_NODE = f"a file of the node, which the image does not have: --config={MODELS}"
 
 
@@ -81,7 +82,8 @@ def main() -> None:
     detected = importlib.import_module("vllm.platforms").current_platform
     detected.device_type = detected.device_type or sys.argv[1]
     cli = cli_args()
-    parser = cli.make_arg_parser(importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser())
+    parser_class = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
+    parser = cli.make_arg_parser(parser_class(prog=PROGRAM))
     judged: dict[str, Any] = {"problems": {}, "faults": {}, "unjudged": {}}
     for name, lines in json.loads(sys.argv[2]).items():
         if any(word.startswith(f"--config={MODELS}") for argv in lines for word in argv):

@@ -85,8 +85,16 @@ def judge(tmp_path: Path) -> Callable[..., Answer]:
     ("args", "problem", "faults"),
     [
         ({"max-model-len": 4096, "enable-auto-tool-choice": False}, "", ()),
-        ({"max-model-len": 4096, "b12x-mode": "fast"}, "unrecognized arguments: --b12x-mode=fast", ("b12x-mode",)),
-        ({"kv-cache-dtype": "fp9"}, "argument --kv-cache-dtype: invalid choice: 'fp9'", ("kv-cache-dtype",)),
+        (
+            {"max-model-len": 4096, "b12x-mode": "fast"},
+            "vllm serve: error: unrecognized arguments: --b12x-mode=fast",
+            ("b12x-mode",),
+        ),
+        (
+            {"kv-cache-dtype": "fp9"},
+            "vllm serve: error: argument --kv-cache-dtype: invalid choice: 'fp9'",
+            ("kv-cache-dtype",),
+        ),
         ({"tool-call-parser": "qwen9"}, "no parser qwen9", ("tool-call-parser",)),
         ({"reasoning-parser": "qwen9", "max-model-len": 1}, "no parser qwen9", ("reasoning-parser",)),
         (
@@ -105,7 +113,7 @@ def test_the_words_of_the_parser_come_with_the_flags_at_fault(
 ) -> None:
     answer = judge(args)
 
-    assert answer.problem.partition(": error: ")[2 if ": error: " in answer.problem else 0].startswith(problem)
+    assert answer.problem.startswith(problem)
     assert bool(answer.problem) is bool(problem)
     assert (answer.faults, answer.unjudged) == (faults, "")
 
