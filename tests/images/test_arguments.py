@@ -20,6 +20,7 @@ from sparkops.config import assets
 from sparkops.config import recipe as recipes
 from sparkops.config.recipe import Recipe
 from sparkops.errors import CommandFailed, ImageRejected
+from sparkops.guard_client import leases
 from sparkops.images import arguments, build
 from sparkops.images.arguments import Answer, Arguments
 from sparkops.nodes.connected import Member
@@ -251,7 +252,7 @@ def test_an_image_whose_parser_does_not_run_passes_and_is_not_asked_again(tmp_pa
 def test_changed_arguments_of_a_gated_image_are_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: str | None, refused: bool
 ) -> None:
-    monkeypatch.setattr(build.leases, "on_node", lambda *_: nullcontext())
+    monkeypatch.setattr(leases, "on_node", lambda *_: nullcontext())
     asked = order(tmp_path).arguments
     assert asked
     labels = {} if accepted is None else {arguments.KEY: asked.digest if accepted == "own" else accepted}
