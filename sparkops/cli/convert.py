@@ -16,7 +16,7 @@ from sparkops.command import quote
 from sparkops.config import files, source
 from sparkops.config.fields import ImageRef, as_name
 from sparkops.config.recipe import Recipe
-from sparkops.convert import other_tools
+from sparkops.convert import other_tools, recipe_keys
 from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
 
@@ -46,7 +46,7 @@ def import_(
 
     Takes chat templates and diffs of mods that lie beside the recipe, and writes them to ./mods with -o. Lists the
     settings that it cannot convert. Refuses a recipe that cannot start; with --without KEY it imports the recipe
-    without that flag or key, and notes what was dropped.
+    without that flag or key, and notes what was dropped. Overwrites no file that has another content.
 
     With --use the recipe runs in a finished image, whose own parser judges the flags. Flags that no known vLLM has,
     such as those of a fork, are kept, with their names in serve.allow. A recipe of vllm-project for a DGX Spark runs
@@ -76,6 +76,7 @@ def import_(
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
     text = _text(conversion)
     if output:
+        _require_unchanged(output, text)
         _write_mods(conversion.files)
         write(output, text)
         say(f"wrote {output}", fg="green")
@@ -95,6 +96,17 @@ def import_(
         )
     elif not output:
         data(text.rstrip())
+
+
+def _require_unchanged(output: Path, text: str) -> None:
+    """Raise UsageError for a file that exists with another content: it may have been edited since its import."""
+    if not output.exists() or (output.is_file() and output.read_bytes() == text.encode()):
+        return
+    other = output.with_name(f"{output.stem}-2.yaml")
+    raise UsageError(
+        f"{output} exists with another content: it was edited, or imported with other options",
+        next_step=f"Move {output}, then retry; or import to another file and compare: -o {quote(str(other))}",
+    )
 
 
 def _write_mods(files: Mapping[str, bytes]) -> None:
@@ -146,7 +158,7 @@ def _refuse(conversion: Conversion) -> None:
     retry = ("sparkops", "import", str(conversion.source.file))
     ways = []
     if any(omission.unknown for omission in conversion.refusals):
-        ways.append(f"Run it in an image that has it: {quote(*retry, '--use', _container(conversion) or 'IMAGE')}")
+        ways.append(f"Let the parser of its image judge: {quote(*retry, '--use', _container(conversion) or 'IMAGE')}")
     if not any(omission.final for omission in conversion.refusals):
         keys = (word for omission in conversion.refusals for word in ("--without", omission.key))
         ways.append(f"Import without it: {quote(*retry, *keys)}")
@@ -155,8 +167,9 @@ def _refuse(conversion: Conversion) -> None:
 
 
 def _container(conversion: Conversion) -> str:
-    """Return the image of the original if a node can pull it; empty for one that the original's owner builds."""
+    """Return the image of the original that a node can pull; empty for one that the original's owner builds."""
     container = str(conversion.original.get("container") or "")
+    container = recipe_keys.PUBLISHED.get(container, container)
     return container if "/" in container and _is_image(container) else ""
 
 

@@ -31,21 +31,26 @@ from sparkops.cli.options import (
 )
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say
+from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
 from sparkops.deploy import fitting, preview, sending
+from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import Plan
 from sparkops.deploy.provision import missing, provision, ready_agents
 from sparkops.deploy.sending import Draft
 from sparkops.engines import ENGINES
-from sparkops.errors import SparkopsError
+from sparkops.errors import Busy, SparkopsError
 from sparkops.gateway.image import Service
 from sparkops.guard_client.following import Following
+from sparkops.images import arguments
+from sparkops.images.build import require_accepted
 from sparkops.memory.fit import Fit, lower
 from sparkops.memory.report import as_json, lines
 from sparkops.nodes.connected import Connected, connect
 from sparkops.nodes.parallel import all_or_raise
+from sparkops.nodes.progress import Event
 from sparkops.release import Release
 from sparkops.status.clients import CLIENTS
 
@@ -259,6 +264,8 @@ def _swap(fleet: Fleet, release: Release, options: Options) -> None:
             _show_swap(operation.connected, release, draft, changes, json=options.json)
             return
         draft = sending.prepare(operation, leader, release, choices)
+        if draft:
+            _require_arguments(operation, release, draft.plan)
         if options.verbose and draft:
             say(_plan_text(operation.connected, release, draft))
         draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=options.apply_gateway)
@@ -274,6 +281,21 @@ def _swap(fleet: Fleet, release: Release, options: Options) -> None:
         say(f"  {url}   model: {release.service}")
         if not options.detach:
             say(f"  clients: sparkops status --client NAME, with one of {', '.join(CLIENTS)}")
+
+
+def _require_arguments(operation: Operation, release: Release, plan: Plan) -> None:
+    """Require that the engine accepts the recipe's arguments, which may have changed since the gate of its image.
+
+    While an engine loads on the node, the start itself judges them. Raises ImageRejected.
+    """
+    asked = arguments.of(release.recipe, assets.load_parser(release.recipe.engine))
+    if asked is None:
+        return
+    member = operation.connected.members[plan.ranks[0].node]
+    try:
+        require_accepted(member, release.image, asked, operation.report, 0.0)
+    except Busy as busy:
+        operation.report(Event(member.name, f"arguments not checked before the start: {busy}"))
 
 
 def _foresee(fleet: Fleet, release: Release, options: Options, provided: Sequence[str]) -> Plan | None:

@@ -130,7 +130,7 @@ def make_order(recipe: Recipe, fleet: Fleet) -> BuildOrder:
     templates = assets.load_templates()
     inputs = assets.load_inputs(fleet, wheels=mounts_wheels(render(recipe, templates)))
     context = build_context(recipe, templates, assets.load_mods(), inputs)
-    return of_recipe(recipe, context, assets.load_gate())
+    return of_recipe(recipe, context, assets.load_gate(), assets.load_parser(recipe.engine))
 
 
 def make_hub(fleet: Fleet, token_file: Path | None, endpoint: str, *, replace: bool = False) -> Hub:

@@ -80,7 +80,8 @@ def lock(
             resolved = locking.lock_on(member, unlocked, files, parent, kept, str(int(time.time())), report)
             if build:
                 locked = unlocked.with_lock(resolved)
-                order = of_recipe(locked, build_context(locked, files.templates, files.mods, files.inputs), files.gate)
+                inside = build_context(locked, files.templates, files.mods, files.inputs)
+                order = of_recipe(locked, inside, files.gate, assets.load_parser(locked.engine))
                 build_on(member, order, report)
                 resolved = resolved.model_copy(update={"contents": locking.contents(member, locked, order, files)})
     write(file, lock_text(unlocked.name, resolved))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparkops.cli.options import Settings
+from sparkops.cli.terminal import say
 from sparkops.config import inventory, recipe, shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
@@ -75,6 +76,8 @@ def find_recipe(named: str) -> Path:
     name = Path(named).name.removesuffix(".yaml")
     parts = Path(named).parts
     if name in known and (len(parts) <= 2 or parts[-2] == known[name].parent.name != shipped.OWN.name):
+        if replaced := shipped.replaced(known[name]):
+            say(f"{known[name]} is used in place of the recipe {name} of sparkops, {replaced}", fg="yellow")
         return known[name]
     if any(_service_of_recipe(recipe) == name for recipe in known):
         raise UsageError(f"{name} is a service, expected a recipe", next_step=f"sparkops recipes {name}")

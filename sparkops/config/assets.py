@@ -89,6 +89,12 @@ def load_gate() -> bytes:
     return (shipped.directory("templates") / "gate.py").read_bytes()
 
 
+def load_parser(engine: str) -> bytes:
+    """Return the script with which an engine's own parser reads arguments; empty for an engine without one."""
+    file = shipped.directory("templates") / "arguments" / f"{engine}.py"
+    return file.read_bytes() if file.is_file() else b""
+
+
 def load_hub_packages() -> bytes:
     """Return the pinned packages of the image that downloads models, with their hashes."""
     return (shipped.directory("templates") / "hub/requirements.txt").read_bytes()

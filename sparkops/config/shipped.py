@@ -34,6 +34,16 @@ def known_recipes() -> dict[str, Path]:
     return dict(sorted({**recipes(), **_inside(OWN)}.items()))
 
 
+def replaced(file: Path) -> Path | None:
+    """Return the shipped recipe that a recipe in a folder of ./recipes replaces by its name; None for any other file.
+
+    A file in ./recipes itself replaces one on purpose; a folder may be a checkout of something else.
+    """
+    in_folder = file.parent.parent == OWN
+    shipped = recipes().get(file.stem) if in_folder else None
+    return shipped if shipped and shipped.resolve() != file.resolve() else None
+
+
 def _inside(root: Path) -> dict[str, Path]:
     """Return the recipes of a directory and its folders by name. Of two with one name, the one outside a folder wins.
 

@@ -13,6 +13,8 @@ from sparkops.convert.flag_types import Words
 
 SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SLOT_OR_BRACE = re.compile(r"\{\{|\}\}|" + SLOT.pattern)
+QUOTED = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*")""", re.DOTALL)
+"""A quoted text of a shell."""
 FLAG = re.compile(r"--(?P<flag>[A-Za-z][\w-]*(?:\.[\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL)
 INTEGER = re.compile(r"-?[0-9]+")
 DECIMAL = re.compile(r"-?[0-9]*\.[0-9]+")
@@ -68,7 +70,8 @@ TOO_LARGE = f"larger than {MOST_CHARACTERS} characters with its slots filled"
 def filled(text: str, values: Mapping[str, Any], *, escapes: bool = True) -> tuple[str, list[str]]:
     """Return a command with its {slots} filled, and the names of slots without a value.
 
-    `escapes`: {{ and }} mean braces, as in version 1; version 2 has no escapes, so JSON may end in }}.
+    `escapes`: {{ and }} mean braces, as in version 1; version 2 has no escapes, so JSON may end in }}. A quoted text
+    without {{ has none in version 1 either: JSON with escaped braces begins with {{, and plain JSON never has it.
 
     Raises ValueError for a command that would exceed MOST_CHARACTERS.
     """
@@ -90,7 +93,8 @@ def filled(text: str, values: Mapping[str, Any], *, escapes: bool = True) -> tup
 
     if size > MOST_CHARACTERS:
         raise ValueError(TOO_LARGE)
-    return (SLOT_OR_BRACE if escapes else SLOT).sub(fill, text), [*unknown]
+    parts = QUOTED.split(text) if escapes else [text]
+    return "".join((SLOT_OR_BRACE if escapes and "{{" in part else SLOT).sub(fill, part) for part in parts), [*unknown]
 
 
 def words(command: str) -> list[str]:

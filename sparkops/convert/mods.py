@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from posixpath import basename
@@ -14,9 +14,20 @@ from sparkops.errors import ConfigError
 
 WORKSPACE = re.compile(r"\$\{?WORKSPACE_DIR\}?/?|/workspace/")
 """Where the server starts in the original's container, so that its flags may name files there."""
+CONTENT = re.compile(r"/workspace/mod-content/")
+"""Where a fork of spark-vllm-docker puts the files of a mod."""
+OWN_DIRECTORY = re.compile(r""""?\$\(cd "\$\(dirname "\$\{BASH_SOURCE\[0\]\}"\)" && pwd\)"?""")
+"""A script's own directory, as in `MOD_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"`."""
+ASSIGNED = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*?)\s*")
+VARIABLE = re.compile(r"\$(?:(?P<name>\w+)|\{(?P<braced>\w+)(?::-(?P<default>[^{}]*))?\})")
+STARTS = {"PWD": "$WORKSPACE_DIR", "WORKSPACE_DIR": "$WORKSPACE_DIR"}
+"""Variables of a script at its start: it runs in the workspace."""
+TEMPLATE = ".jinja"
 LIBRARY = re.compile(r"/.*/(dist|site)-packages/?")
 HUB = re.compile(r"https://huggingface\.co/(?P<model>[^/]+/[^/]+)/resolve/[^/]+/(?P<file>[^/?]+)")
 MOST_LINES = 200
+MOST_CHARACTERS, MOST_VARIABLES = 4096, 20
+"""Limits for the value of a variable in a script, and for the variables of a line."""
 
 
 @dataclass
@@ -25,10 +36,11 @@ class Mod:
 
     `copied` are files by their name in the container's workspace, `fetched` those that it downloads from a model's
     repository: its name by file. `patches` are diffs of installed packages that must apply, `optional` names those that
-    are skipped where they do not. `whole`: nothing else is in run.sh.
+    are skipped where they do not. `whole`: nothing else is in run.sh, whose text is `script`.
     """
 
     name: str
+    script: str = ""
     copied: dict[str, bytes] = field(default_factory=dict)
     fetched: dict[str, str] = field(default_factory=dict)
     patches: dict[str, bytes] = field(default_factory=dict)
@@ -64,24 +76,57 @@ def find(recipe: Path, named: str, folder: Path | None) -> Path | None:
 
 def read(directory: Path) -> Mod:
     """Return what a mod does. Raises ConfigError for a file that cannot be read."""
-    mod, script = Mod(directory.name), directory / "run.sh"
+    script = directory / "run.sh"
     try:
-        lines = _lines(files.text(script, errors="replace"))
+        mod = Mod(directory.name, files.text(script, errors="replace"))
     except OSError as error:
         raise ConfigError(script, 1, "", f"cannot be read: {error.strerror}") from None
-    understood = [_take(mod, directory, line) for line in lines]
+    lines = _lines(mod.script)
+    understood = [_take(mod, directory, _words(line)) for line in lines]
     mod.whole = all(understood)
+    for line in _expanded(lines):
+        _take_template(mod, directory, _words(line.strip()))
     return mod
 
 
-def _lines(script: str) -> Iterator[list[str]]:
-    """Yield the words of each line of a script; the line itself as one word where it has an open quote."""
-    for line in re.sub(r"\\\n", " ", script).splitlines()[:MOST_LINES]:
-        if line.strip() and not line.lstrip().startswith("#"):
-            try:
-                yield unquote(line)
-            except ValueError:
-                yield [line]
+def _take_template(mod: Mod, directory: Path, line: list[str]) -> bool:
+    """Add the chat template that a line copies, wherever to: a flag names it by its last part. Returns whether."""
+    match line:
+        case ["cp", *_, source, target] if target.endswith(TEMPLATE):
+            content = _content(directory, CONTENT.sub("", source))
+            mod.copied |= {basename(target): content} if content else {}
+            return content is not None
+        case _:
+            return False
+
+
+def _lines(script: str) -> list[str]:
+    """Return the lines of a script that have a command."""
+    lines = re.sub(r"\\\n", " ", script).splitlines()[:MOST_LINES]
+    return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a line; the line itself as one word where it has an open quote."""
+    try:
+        return unquote(line)
+    except ValueError:
+        return [line]
+
+
+def _expanded(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines with the values of their variables that lines before assign, whatever condition these are in."""
+    values = dict(STARTS)
+
+    def value(match: re.Match[str]) -> str:
+        known = values.get(match["name"] or match["braced"], match["default"])
+        return match[0] if known is None else known
+
+    for line in lines:
+        expanded = VARIABLE.sub(value, OWN_DIRECTORY.sub(".", line), count=MOST_VARIABLES)
+        if assigned := ASSIGNED.fullmatch(expanded):
+            values[assigned["name"]] = assigned["value"].strip("\"'")[:MOST_CHARACTERS]
+        yield expanded
 
 
 def _take(mod: Mod, directory: Path, line: list[str]) -> bool:
@@ -108,7 +153,7 @@ def _take(mod: Mod, directory: Path, line: list[str]) -> bool:
                 mod.patches[basename(source)] = content
             return True
         case _:
-            return False
+            return _take_template(mod, directory, line)
     return False
 
 

@@ -15,7 +15,10 @@ MOST_NODES, PLANNED_NODES = 64, 2
 LOWEST_PORT, HIGHEST_PORT = 1024, 65000
 SPLIT = {
     "tensor-parallel-size": "expected at most 64 nodes",
-    "pipeline-parallel-size": "only tensor parallelism splits a replica over nodes",
+    "pipeline-parallel-size": (
+        "only tensor parallelism splits a replica over nodes; in a copy of the recipe, write a tensor-parallel-size of "
+        "2 or more nodes in its place, if the weights fit"
+    ),
     "data-parallel-size": "not supported; deploy a service for each replica",
 }
 """Flags of parallelism, each with the reason why a size is refused."""
@@ -40,6 +43,8 @@ OMITTED: Mapping[str, tuple[str, Kind]] = {
     "distribution_config": ("`sparkops models copy` distributes weights", "note"),
     "draft_model": ("no flag uses this draft: expected speculative-config", "refusal"),
 }
+PUBLISHED = {"vllm-node": "eugr/spark-vllm:latest", "vllm-node-b12x": "eugr/spark-vllm-b12x:latest"}
+"""The image that the build script of spark-vllm-docker pulls for each name (build-and-copy.sh at c67ffd9)."""
 IN_IMAGE = frozenset({"container", "containers", "build_args", "builder", "builder_config", "runtime_version"})
 MODS = {
     "fix-qwen3.5-chat-template": "--chat-template unsloth.jinja",
@@ -70,7 +75,7 @@ def omit_keys(conversion: Conversion) -> None:
             continue
         kind: Kind = "refusal" if name in SUPPORT else "loss"
         provides = f"it provides {flags}" if flags else "write it as a mod of sparkops"
-        reason = "vLLM does not support the model without it" if kind == "refusal" else provides
+        reason = f"vLLM does not support the model without it; {_image_with(name)}" if kind == "refusal" else provides
         conversion.omit(line, f"mods/{name}", f"shell script; {reason}", kind, "image")
     for key, value in conversion.original.items():
         if key == "draft_model" and conversion.draft and conversion.draft["id"] == value:
@@ -82,6 +87,11 @@ def omit_keys(conversion: Conversion) -> None:
                     continue
                 reason, kind = f"the image is {conversion.use}", "note"
             conversion.omit(conversion.line((key,)), key, reason, kind, "image" if key in IN_IMAGE else "serve")
+
+
+def _image_with(name: str) -> str:
+    """Return the way on for a mod that only a finished image can have."""
+    return f"apply it to the original's image, push that, and import with --use IMAGE --without mods/{name}"
 
 
 def _carried(conversion: Conversion, line: int, name: str) -> bool:

@@ -62,6 +62,9 @@ def convert_flags(
         value = _own_draft(original, model) if flag == "speculative-config" else original
         if flag == "tokenizer" and value == model:
             continue
+        if flag == "quantization" and not conversion.use and (why := _stated_by_checkpoint(conversion, value, model)):
+            conversion.omit(line, flag, why)
+            continue
         value = _with_draft(conversion, flag, value)
         if flag == "chat-template" and (found := mods.template(conversion.source.file, str(value), conversion.beside)):
             value = f"{CHAT_TEMPLATES}/{conversion.add_mod(*found)}"
@@ -78,6 +81,19 @@ def convert_flags(
         if name == "load-format" and value in LOADERS:
             _add_loader(conversion, line, value)
     return args
+
+
+def _stated_by_checkpoint(conversion: Conversion, value: Any, model: str) -> str:
+    """Return why a method of quantization is not needed that vLLM does not know; empty if it is, or if it is known.
+
+    vLLM's parser takes any word. For a checkpoint of NVIDIA's ModelOpt in NVFP4 it replaces the word by the method that
+    the checkpoint states (ModelConfig._verify_quantization in vllm/config/model.py, override_quantization_method in
+    model_executor/layers/quantization/modelopt.py of 0.32.0).
+    """
+    both_fp4 = "fp4" in str(value).lower() and "nvfp4" in model.lower()
+    if not both_fp4 or not _not_in_tables(conversion.release, "quantization", value):
+        return ""
+    return f"vLLM has no method {value}: it takes the one that the checkpoint states"
 
 
 def _in_shares(conversion: Conversion, flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,14 +265,20 @@ def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
     unknown = "" if in_image else _not_in_tables(conversion.release, flag, value)
     problem = unknown or flag_types.problem(flag, value) or _missing_file(flag, value)
     providers = [name for name, flags in conversion.mods.items() if flags and flags in f"--{flag} {value}"]
-    candidates = providers or [name for name, flags in conversion.mods.items() if not flags]
+    candidates = providers or [
+        name
+        for name, flags in conversion.mods.items()
+        if not flags and _may_provide(conversion.beside.get(name), value)
+    ]
     if not problem or not candidates:
         return problem
     fetched = next((file for mod in conversion.beside.values() for file in mod.fetched), "")
     if fetched and flag == "reasoning-parser":
-        plugin = f"`reasoning-parser-plugin: /models/PATH/{fetched}`"
+        repository = next(mod.fetched[fetched] for mod in conversion.beside.values() if fetched in mod.fetched)
+        plugin = f"reasoning-parser-plugin: {MODELS}/{repository.rpartition('/')[2]}/{fetched}"
         return (
-            f"{problem}; the model's repository has it as {fetched}: add {plugin} to the new recipe, with its `allow`"
+            f"{problem}; {repository} has it as {fetched}: import without it, then add `reasoning-parser: {value}` and "
+            f"`{plugin}` to `serve.args` of the new recipe, and `allow: [reasoning-parser-plugin]` to `serve`"
         )
     if flag == "chat-template" and candidates:
         read = ", ".join(name for name in candidates if name in conversion.beside)
@@ -264,6 +286,11 @@ def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
         return f"{problem}; it comes from a mod: {where}"
     provided = "provided by mod" if providers else "perhaps provided by mod"
     return f"{problem} ({provided} {', '.join(candidates)}, which is not imported)"
+
+
+def _may_provide(mod: mods.Mod | None, value: Any) -> bool:
+    """Return whether a mod may be what makes a value work: its script has it, or does not lie beside the recipe."""
+    return mod is None or str(value) in mod.script
 
 
 def _has_null(value: Any) -> bool:

@@ -235,10 +235,10 @@ def remove_image(name: str) -> Command:
     return docker("rmi", name)
 
 
-def check_image(image: str, script: bytes) -> Command:
+def check_image(image: str, script: bytes, *arguments: str) -> Command:
     """Run a Python script inside an image as the engine's user, without network, and remove the container."""
     options = ("--rm", "--interactive", "--network=none", *RIGHTS, *GATE_MEMORY, f"--env=HOME={runtime.HOME}")
-    return docker("run", *options, "--entrypoint=python", image, "-", timeout_s=600.0, stdin=script)
+    return docker("run", *options, "--entrypoint=python", image, "-", *arguments, timeout_s=600.0, stdin=script)
 
 
 def read_file(image: str, path: str) -> Command:

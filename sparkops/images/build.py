@@ -17,7 +17,8 @@ from sparkops.docker.facts import image_content
 from sparkops.engines.image_facts import GateVerdict
 from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError, NotReady
 from sparkops.guard_client import leases
-from sparkops.images import buildkit, gate, gated, lock_check
+from sparkops.images import arguments, buildkit, gate, gated, lock_check
+from sparkops.images.arguments import Arguments
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected, Member
 from sparkops.nodes.docker_api import Facts
@@ -77,6 +78,8 @@ class BuildOrder:
     open_file: Callable[[Path], BinaryIO] = lambda path: path.open("rb")
     machine: str | None = None
     """The architecture of the recipe's lock, such as aarch64; None without a lock."""
+    arguments: Arguments | None = None
+    """The arguments of the recipe, which the parser in the image judges; None for an engine without one."""
 
     @property
     def tag(self) -> str:
@@ -89,8 +92,11 @@ class BuildOrder:
         return candidate_tag(self.name, self.context.digest)
 
 
-def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> BuildOrder:
-    """Return the build of a recipe's image. `gate_script` prints the facts to compare with the recipe."""
+def of_recipe(recipe: Recipe, context: Context, gate_script: bytes, parser_script: bytes = b"") -> BuildOrder:
+    """Return the build of a recipe's image. `gate_script` prints the facts to compare with the recipe.
+
+    `parser_script` lets the engine's own parser judge the recipe's arguments; empty for an engine without one.
+    """
 
     def judge(printed: str, image: Facts) -> Sequence[GateVerdict]:
         facts, layers = gate.parse(printed), image["RootFS"].get("Layers") or ()
@@ -105,7 +111,15 @@ def of_recipe(recipe: Recipe, context: Context, gate_script: bytes) -> BuildOrde
 
     checks = Gate(lambda image: commands.check_image(image, gate_script), judge, labels)
     machine = recipe.lock.machine if recipe.lock else None
-    return BuildOrder(recipe.name, context, recipe.image.disk_gib, checks, disk_key="image.disk_gib", machine=machine)
+    return BuildOrder(
+        recipe.name,
+        context,
+        recipe.image.disk_gib,
+        checks,
+        disk_key="image.disk_gib",
+        machine=machine,
+        arguments=arguments.of(recipe, parser_script),
+    )
 
 
 @dataclass(frozen=True)
@@ -137,8 +151,14 @@ def build_noted(connected: Connected, member: Member, order: BuildOrder, report:
 
 
 def build_leased(member: Member, order: BuildOrder, report: OnEvent, wait_s: float) -> Built:
-    """Build on one node; wait up to `wait_s` while an engine loads there. Raises Busy."""
-    if member.engine.trusted(order.tag) is not None:
+    """Build on one node; wait up to `wait_s` while an engine loads there. Raises Busy.
+
+    The parser of an image that exists judges arguments that it has not accepted yet.
+    """
+    image = member.engine.trusted(order.tag)
+    if image is not None:
+        if order.arguments:
+            require_accepted(member, order.tag, order.arguments, report, wait_s)
         return build_on(member, order, report)
     with leases.on_node(member, f"build of image {order.tag}", report, wait_s):
         return build_on(member, order, report)
@@ -308,7 +328,45 @@ def pass_gate(
     if wrong:
         problem = "\n".join(["the image differs from the recipe:", *wrong])
         raise ImageRejected(member.name, problem, verdicts=[asdict(verdict) for verdict in verdicts])
-    return verdicts, order.gate.labels(printed)
+    labels = order.gate.labels(printed)
+    if order.arguments is None:
+        return verdicts, labels
+    answer = _ask(member, image["Id"], order.arguments, report, verdicts)
+    accepted = {} if answer.unjudged else {arguments.KEY: order.arguments.digest}
+    return (*verdicts, answer.verdict), {**labels, **accepted}
+
+
+def require_accepted(member: Member, tag: str, asked: Arguments, report: OnEvent, wait_s: float) -> None:
+    """Require that the parser of a gated image accepts the arguments of a recipe. Raises ImageRejected, Busy.
+
+    It is asked only where the image has accepted others, as its label says: the recipe has changed since its gate.
+    """
+    image = member.engine.trusted(tag)
+    if image is None or not asked.changed(image["Config"].get("Labels")):
+        return
+    with leases.on_node(member, f"check of the arguments for {tag}", report, wait_s):
+        _ask(member, image["Id"], asked, report, ())
+
+
+def _ask(
+    member: Member, image: str, asked: Arguments, report: OnEvent, passed: Sequence[GateVerdict]
+) -> arguments.Answer:
+    """Let the parser of an image judge the arguments of a recipe. Raises ImageRejected where it refuses them."""
+    report(Event(member.name, "checking the arguments with the parser of the image"))
+    try:
+        answer = asked.answer(member.node.run(asked.command(image)).stdout)
+    except CommandFailed as failed:
+        answer = arguments.Answer(unjudged=f"the parser does not run: {failed.completed.last_lines[-300:]}")
+    except ValueError as error:
+        answer = arguments.Answer(unjudged=str(error))
+    verdict = answer.verdict
+    report(Event(member.name, f"gate {'passed' if verdict.ok else 'failed'}: {verdict}"))
+    if answer.problem:
+        problem = f"the parser of the image refuses the arguments:\n{asked.refusal(answer)}"
+        step = arguments.STEP.format(file=asked.recipe.file)
+        rows = [asdict(verdict) for verdict in (*passed, answer.verdict)]
+        raise ImageRejected(member.name, problem, next_step=step, verdicts=rows)
+    return answer
 
 
 def without_buildkit(node: str, facts: host.HostFacts, engine: str) -> NotReady | None:

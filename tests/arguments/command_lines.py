@@ -5,20 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TypedDict
 
-from sparkops.config import recipe, shipped
+from sparkops.config import assets, recipe, shipped
 from sparkops.config.recipe import Recipe
-from sparkops.docker import ranks
-from sparkops.engines import ENGINES
-from sparkops.engines.launch import Seat
-from sparkops.names import Slot
-from sparkops.release import Rank, Release
+from sparkops.images.arguments import command_lines
 
-SCRIPT = Path(__file__).with_name("parse.py").read_bytes()
+SCRIPT = assets.load_parser("vllm")
 """Run by the Python of a vLLM with `-`, a platform and command lines by name as JSON; prints a Judgement as JSON."""
-SEAT = Seat("10.0.0.2", "10.0.0.1")
 WRONG = {
     "an unknown argument": [["serve", "/models/q", "--no-such-argument=1"]],
     "a value that is none": [["serve", "/models/q", "--kv-cache-dtype=turboquant35"]],
@@ -45,20 +39,6 @@ def recipes() -> list[Recipe]:
 def vllm_recipes() -> list[Recipe]:
     """Return the shipped recipes that start vLLM, by name."""
     return [shipped_recipe for shipped_recipe in recipes() if shipped_recipe.engine == "vllm"]
-
-
-def command_lines(of: Recipe) -> list[list[str]]:
-    """Return the arguments of vLLM on each rank that starts it; in a Ray cluster that is rank 0 alone."""
-    size, program = of.serve.tensor_parallel, ENGINES[of.engine].program
-    starting = range(size if of.serve.executor == "mp" else 1)
-    release = Release(of, "0" * 64)
-    lines = []
-    for index in starting:
-        rank = Rank(release, Slot.BLUE, f"n{index}", index)
-        started = ranks.program(rank, "/models", SEAT if size > 1 else None)
-        before = 0 if started.entrypoint == program else started.arguments.index(program) + 1
-        lines.append(list(started.arguments[before:]))
-    return lines
 
 
 def digest(of: Recipe) -> str:

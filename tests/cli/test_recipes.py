@@ -82,6 +82,19 @@ def test_recipes_of_the_user_are_listed_and_found_by_name(sparkops: Sparkops) ->
     assert sparkops("show", "q", "--json").json["description"] == RECIPE["description"]
 
 
+def test_a_recipe_in_a_folder_that_replaces_a_shipped_one_is_named(sparkops: Sparkops) -> None:
+    for file in ("recipes/theirs/stand-in.yaml", "recipes/122b-autoround.yaml"):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text(yaml.safe_dump({**RECIPE, "name": Path(file).stem}))
+
+    in_folder, outside = sparkops("show", "stand-in"), sparkops("show", "122b-autoround")
+
+    shipped_one = shipped.directory("recipes") / "stand-in.yaml"
+    expected = f"recipes/theirs/stand-in.yaml is used in place of the recipe stand-in of sparkops, {shipped_one}"
+    assert in_folder.err.strip() == expected
+    assert outside.err == "", "a recipe in ./recipes itself is meant"
+
+
 @pytest.mark.usefixtures("sparkops", "mine", "idle_docker")
 @pytest.mark.local
 def test_fits_reads_the_nodes_and_says_why_a_recipe_fits_nowhere(sparkops: Sparkops) -> None:

@@ -161,7 +161,9 @@ def test_a_plugin_of_the_model_s_repository_is_named(checkout: Path) -> None:
     file = checkout / "recipes/4x/b.yaml"
     file.write_text("model: a/b\nmods: [mods/words]\ncommand: vllm serve a/b --reasoning-parser nano\n")
 
-    assert "`reasoning-parser-plugin: /models/PATH/nano_parser.py`" in convert(file).refusals[0].reason
+    reason = convert(file).refusals[0].reason
+    lines = "`reasoning-parser: nano` and `reasoning-parser-plugin: /models/b/nano_parser.py`"
+    assert f"import without it, then add {lines} to `serve.args` of the new recipe, and `allow: " in reason
 
 
 def test_a_mod_that_sparkops_has_is_taken_from_it(checkout: Path) -> None:
@@ -209,3 +211,37 @@ def test_a_draft_is_a_second_download(checkout: Path, flags: str, keys: str) -> 
     loaded = recipe.load(Path("recipes/a.yaml"))
     assert [(weights.id, weights.path) for weights in loaded.model.fetched] == [("a/b", "b"), ("c/Draft.1", "Draft.1")]
     assert "/models/Draft.1" in str(loaded.serve.args)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        'MOD_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"\nSTART="$PWD"\nFILE="$MOD_DIR/chat.jinja"\n'
+        'if true; then\n  INTO="${WORKSPACE_DIR:-$START}"\n  cp "$FILE" "$INTO/words.jinja"\nfi\n',
+        f"cp /workspace/mod-content/chat.jinja {PACKAGES}/vllm/transformers_utils/chat_templates/words.jinja\n",
+    ],
+    ids=["variables", "into the package"],
+)
+def test_a_template_is_found_wherever_a_mod_copies_it(checkout: Path, script: str) -> None:
+    (checkout / "mods/words/run.sh").write_text(script)
+
+    conversion = convert(checkout / "recipes/4x/a.yaml")
+
+    assert conversion.data["serve"]["args"] == {"chat-template": "/opt/sparkops/templates/words.jinja"}
+    assert conversion.files["words.jinja"] == b"{{ messages }}\n"
+
+
+def test_a_variable_that_grows_is_bounded(checkout: Path) -> None:
+    script = 'A="0123456789"\n' + 'A="$A$A"\n' * 150
+    (checkout / "mods/words/run.sh").write_text(script)
+
+    assert mods.read(checkout / "mods/words").copied == {}
+
+
+@pytest.mark.parametrize(("script", "hint"), [("echo other\n", False), ("python3 add.py own_backend\n", True)])
+def test_only_a_mod_that_has_the_value_is_named_as_its_origin(checkout: Path, script: str, hint: bool) -> None:
+    (checkout / "mods/words/run.sh").write_text(script)
+    file = checkout / "recipes/4x/b.yaml"
+    file.write_text("model: a/b\nmods: [mods/words]\ncommand: vllm serve a/b --moe-backend own_backend\n")
+
+    assert ("perhaps provided by mod words" in convert(file).refusals[0].reason) is hint

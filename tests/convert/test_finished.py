@@ -30,6 +30,21 @@ def run(tmp_path: Path, *options: str, container: str = "theirs", flags: str = "
     return None if ran.exit_code == 0 else ran.exception  # type: ignore[return-value]
 
 
+@pytest.mark.parametrize(
+    ("container", "image"),
+    [
+        ("vllm-node-b12x", "eugr/spark-vllm-b12x:latest"),
+        ("ghcr.io/owner/theirs:1", "ghcr.io/owner/theirs:1"),
+        ("mine-of-my-own", "IMAGE"),
+    ],
+)
+def test_the_way_names_the_image_that_the_original_runs(tmp_path: Path, container: str, image: str) -> None:
+    error = run(tmp_path, container=container)
+
+    assert isinstance(error, ConfigError)
+    assert f"theirs.yaml --use {image}; or: " in error.next_step
+
+
 def test_a_flag_of_a_fork_is_refused_with_the_way_to_an_image_that_has_it(tmp_path: Path) -> None:
     error = run(tmp_path)
 

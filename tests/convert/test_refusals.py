@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from sparkops.cli.main import app
 from sparkops.config import recipe
 from sparkops.convert.conversion import Choices
-from sparkops.errors import ConfigError
+from sparkops.errors import ConfigError, UsageError
 from tests.convert.originals import HEAD, of
 
 
@@ -124,6 +124,26 @@ def test_a_draft_of_the_model_itself_needs_no_second_checkpoint(tmp_path: Path) 
 
     assert conversion.data["serve"]["args"] == {"speculative-config": {"method": "mtp"}}
     assert conversion.omissions == []
+
+
+def test_a_recipe_with_another_content_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("theirs.yaml").write_text(f"{HEAD}command: vllm serve a/b --max-model-len 4096\n")
+    line = ["import", "theirs.yaml", "-o", "recipes/mine.yaml"]
+    assert CliRunner().invoke(app, line).exit_code == 0
+    again = CliRunner().invoke(app, line)
+    edited = Path("recipes/mine.yaml").read_text() + "swap: {bake_s: 5}\n"
+    Path("recipes/mine.yaml").write_text(edited)
+
+    refused = CliRunner().invoke(app, line)
+
+    assert again.exit_code == 0, "the same content is no loss"
+    assert isinstance(refused.exception, UsageError)
+    assert str(refused.exception).startswith("recipes/mine.yaml exists with another content")
+    assert refused.exception.next_step == (
+        "Move recipes/mine.yaml, then retry; or import to another file and compare: -o recipes/mine-2.yaml"
+    )
+    assert Path("recipes/mine.yaml").read_text() == edited
 
 
 def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:

@@ -186,3 +186,42 @@ def test_code_of_the_repository_is_a_choice_where_the_model_needs_it(tmp_path: P
 
 def test_each_model_type_loads_in_an_image() -> None:
     assert [known for known in releases.TYPES if not any(releases.loads(one, known) for one in releases.RELEASES)] == []
+
+
+@pytest.mark.parametrize(
+    ("quoted", "expected"),
+    [
+        ("""'{"yarn":{"of":{"n":{factor}}}}'""", {"yarn": {"of": {"n": 2}}}),
+        (""" "{\\"yarn\\":{\\"of\\":{\\"n\\":2}}}" """, {"yarn": {"of": {"n": 2}}}),
+        ("""'{{"yarn":{{"of":{{"n":{factor}}}}}}}'""", {"yarn": {"of": {"n": 2}}}),
+    ],
+    ids=["plain", "plain, escaped quotes", "escaped"],
+)
+def test_json_in_version_1_is_read_with_escaped_braces_and_without(
+    tmp_path: Path, quoted: str, expected: dict[str, object]
+) -> None:
+    text = f"{HEAD}defaults: {{factor: 2}}\ncommand: |\n  vllm serve a/b --default-chat-template-kwargs {quoted}\n"
+    conversion = of(tmp_path, text)
+
+    assert conversion.data["serve"]["args"] == {"default-chat-template-kwargs": expected}
+    assert conversion.refusals == []
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "result"),
+    [
+        ("nvfp4", "nvidia/Some-Model-NVFP4", "note"),
+        ("fp4", "nvidia/Some-Model-NVFP4", "note"),
+        ("nvfp4", "a/b", "refusal"),
+        ("bits", "nvidia/Some-Model-NVFP4", "refusal"),
+        ("modelopt_fp4", "nvidia/Some-Model-NVFP4", ""),
+    ],
+)
+def test_a_method_of_quantization_that_the_checkpoint_states_is_not_needed(
+    tmp_path: Path, method: str, model: str, result: str
+) -> None:
+    text = f"recipe_version: '1'\nmodel: {model}\ncommand: |\n  vllm serve {model} --quantization {method}\n"
+    conversion = of(tmp_path, text)
+
+    assert [part.kind for part in conversion.omissions if part.key == "quantization"] == [result] * bool(result)
+    assert conversion.data["serve"]["args"] == ({} if result else {"quantization": method})

@@ -28,8 +28,8 @@ from sparkops.convert import other_tools
 from sparkops.convert.conversion import Choices, Conversion
 from sparkops.convert.releases import RELEASES
 from sparkops.errors import ConfigError
+from sparkops.images.arguments import command_lines
 from tests.arguments import scratch
-from tests.arguments.command_lines import command_lines
 from tests.corpora.command_builder import variants
 from tests.gpu.evidence import cell
 from tests.wheels import remote

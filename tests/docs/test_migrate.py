@@ -21,6 +21,7 @@ SHOWN = TEXT.partition("-o recipes/mine.yaml\n")[2].partition("$ sparkops plan")
 
 def imported(text: str, command: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Import a recipe as the page does, into recipes/mine.yaml. Return what is printed."""
+    directory.mkdir(exist_ok=True)
     monkeypatch.chdir(directory)
     Path("theirs.yaml").write_text(text)
     ran = CliRunner().invoke(app, command.split())
@@ -52,7 +53,7 @@ def test_the_output_on_the_page_is_that_of_the_program(tmp_path: Path, monkeypat
 
 
 def test_names_for_clients_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, command in PAIRS[1:]:
-        imported(text, command, tmp_path, monkeypatch)
+    for number, (text, command) in enumerate(PAIRS[1:]):
+        imported(text, command, tmp_path / str(number), monkeypatch)
 
         assert recipe.load(Path("recipes/mine.yaml")).serve.aliases == ["qwen"]

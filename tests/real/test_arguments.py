@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
+from sparkops.config import shipped
 from tests.arguments.command_lines import SCRIPT, WRONG, Judgement, to_judge, vllm_recipes
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.real.program import Cli
 
 TINY = "tiny-qwen3-cpu"
 PIN = next(shipped.image.vllm for shipped in vllm_recipes() if shipped.name == TINY)
@@ -41,3 +45,24 @@ def test_the_image_accepts_the_arguments_of_every_recipe_that_pins_its_vllm(prob
 def test_what_is_wrong_is_refused(problems: dict[str, str], name: str) -> None:
     """Otherwise the test above could not fail."""
     assert problems[name]
+
+
+@pytest.mark.matrix
+@pytest.mark.vllm
+@pytest.mark.usefixtures("built")
+def test_changed_arguments_of_a_gated_image_are_judged_by_its_parser(sparkops: Cli, tmp_path: Path) -> None:
+    recipe = yaml.safe_load(shipped.recipes()[TINY].read_text())
+    file = tmp_path / f"{TINY}.yaml"
+    recipe["serve"]["args"]["kv-cache-dtype"] = "turboquant35"
+    file.write_text(yaml.safe_dump(recipe))
+
+    refused = sparkops("build", file, "--node", "node-1")
+    recipe["serve"]["args"]["kv-cache-dtype"] = "auto"
+    file.write_text(yaml.safe_dump(recipe))
+    accepted = sparkops("build", file, "--node", "node-1")
+
+    assert refused.code == 1
+    assert f"{file}:" in refused.err
+    assert "serve.args.kv-cache-dtype: " in refused.err
+    assert accepted.code == 0, accepted.err
+    assert "gate passed: arguments: accepted by the parser of the image" in accepted.err
