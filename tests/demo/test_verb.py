@@ -157,3 +157,34 @@ def test_every_act_of_root_is_named_before_consent(tmp_path: Path) -> None:
     shown = "\n".join(opening(demo._opening(demo.Place(tmp_path), STAND_IN, Ports(), keep=False)))
 
     assert {word for word in ("Docker's socket", "NET_ADMIN", "host's", "/run/sparkops") if word not in shown} == set()
+
+
+def test_a_machine_without_docker_gets_the_next_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(NotReady, match="`docker` cannot be started on this machine: No such file") as raised:
+        demo.demo(Mock(), yes=True)
+
+    assert raised.value.next_step == "Install Docker Engine."
+
+
+@pytest.mark.local
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        ("permission denied while trying to connect to the Docker daemon socket", "Add the user to the group `docker`"),
+        ("Cannot connect to the Docker daemon. Is the docker daemon running?", "sudo systemctl start docker"),
+    ],
+)
+def test_a_docker_that_does_not_let_the_user_in_gets_the_next_step(
+    words: str, step: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "docker"
+    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] || {{ echo "{words}" >&2; exit 1; }}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    with pytest.raises(NotReady) as raised:
+        demo.demo(Mock(), yes=True)
+
+    assert step in raised.value.next_step
