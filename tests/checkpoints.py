@@ -13,7 +13,7 @@ from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.nodes.connect import Connector
 
-TRAINER = shipped.directory("templates") / "demo/tiny_model.py"
+TRAINER = shipped.PACKAGE.parent / "templates/demo/tiny_model.py"
 INSIDE = 'cat > /tmp/train.py && python /tmp/train.py "$@" /tmp/model >&2 && tar -C /tmp/model -cf - .'
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
-from json import dumps, loads
+from json import dumps
 from pathlib import Path
 from shutil import rmtree
 from typing import Annotated, Any, TextIO
@@ -25,9 +25,10 @@ from sparkops.cli.terminal import confirm, data, data_json, say, write
 from sparkops.command import Command, quote
 from sparkops.config import inventory, shipped
 from sparkops.config.inventory import Build, NodeConfig
-from sparkops.demo import scene
+from sparkops.demo import record, scene
 from sparkops.demo.counting import counting
-from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals, stays, unsuitable
+from sparkops.demo.machine import CLIENT, REMOVE, MachineFacts, foreign, refusals, unsuitable
+from sparkops.demo.record import DemoRecord
 from sparkops.demo.scene import NODE, PORT, SERVICE, STAND_IN, VLLM, DemoEngine, Ports
 from sparkops.demo.screen import DemoResult, Opening, ending, opening
 from sparkops.docker import places
@@ -39,7 +40,7 @@ from sparkops.nodes.connected import Member, connect
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.progress import Event
-from sparkops.prune.plan import Kept, Removal
+from sparkops.prune.plan import Kept
 from sparkops.prune.uninstall import VOLUMES, Extent, agents, plan
 from sparkops.prune.uninstalling import discard, plan_discard, read
 from sparkops.traffic.generator import Traffic
@@ -48,8 +49,6 @@ VOLUME_NAMES = Command(("docker", "volume", "ls", "--quiet"), timeout_s=60.0)
 INTERRUPTED = 130
 PORTS = 5
 """Ports of a demonstration: the four from `--port` on, and that of the guard."""
-Key = tuple[str, str, str]
-"""The key of a removal."""
 
 
 def demo(
@@ -78,17 +77,17 @@ def demo(
     if remove:
         _remove(place, yes=yes, json=json)
         return
-    if problems := list(unsuitable(MachineFacts(sys.platform))):  # before its commands, which need Linux
-        raise joined(problems)
+    _require(unsuitable(MachineFacts(sys.platform)))  # before its commands, which need Linux
     if len(ports.words) < PORTS:
         problem = f"--port {port}: {port} to {ports.metrics} include {PEER_PORT}, the port of the guard"
         raise UsageError(problem, next_step=f"sparkops demo --port {PEER_PORT + 1}")
     for line in opening(_opening(place, engine, ports, keep=keep)):
         say(line)
+    client = LocalNode(NODE).run(CLIENT).stdout
+    _require(unsuitable(MachineFacts(sys.platform, client=client)))  # Podman's server may not run
     with _member(place) as member:
-        facts = _facts(member)
-    if problems := list(refusals(facts, ports, place.directory, exists=place.directory.exists())):
-        raise joined(problems)
+        facts, earlier = _facts(member), _recorded(member)
+    _require(refusals(facts, ports, place.directory, earlier, exists=place.directory.exists()))
     if not confirm("Run it?", yes=yes):
         raise typer.Exit(2)
     with _stoppable():
@@ -120,38 +119,24 @@ class Place:
     def models(self) -> Path:
         return self.directory / "models"
 
-    @property
-    def before(self) -> Path:
-        """File with what this machine had before, which stays."""
-        return self.directory / "before.json"
-
-    def make(self, spared: Sequence[Key], files: Mapping[Path, str]) -> None:
-        """Make the directory with its files. `spared`: what this machine has of sparkops. Raises UsageError."""
-        missing = [parent for parent in (self.directory, *self.directory.parents) if not parent.exists()]
-        before = {"spared": spared, "missing": [str(parent) for parent in missing]}
-        for file, text in {self.before: dumps(before), **files}.items():
+    def make(self, files: Mapping[Path, str]) -> None:
+        """Make the directory with its files. Raises UsageError."""
+        for file, text in files.items():
             write(file, text)
         self.models.mkdir()
 
-    def stays(self, removal: Removal) -> bool:
-        """Return whether a removal would take what is not the demonstration's."""
-        return stays(removal, [(node, kind, name) for node, kind, name in self._read()["spared"]])
+    def missing(self) -> tuple[str, ...]:
+        """Return the directories that `make` creates: its own, then those above it."""
+        return tuple(str(path) for path in (self.directory, *self.directory.parents) if not path.exists())
 
-    def remove(self) -> None:
-        """Remove the directory, and those above it that it has made, unless something else is there now."""
-        _, *parents = self._read()["missing"]
-        rmtree(self.directory)
+    def remove(self, created: Sequence[str]) -> None:
+        """Remove the directory, and those of `created` above it, unless something else is there now."""
+        if self.directory.exists():
+            rmtree(self.directory)
         with suppress(OSError):
-            for parent in parents:
-                Path(parent).rmdir()
-
-    def _read(self) -> Mapping[str, Any]:
-        try:
-            before: Mapping[str, Any] = loads(self.before.read_text())
-        except (OSError, ValueError) as error:
-            step = f"Remove what `docker ps --all` shows of it, and {self.directory}."
-            raise SparkopsError(f"{self.before}: cannot be read: {error}", next_step=step) from None
-        return before
+            for path in map(Path, created):
+                if path != self.directory and path.exists():
+                    path.rmdir()
 
 
 def _directory() -> Path:
@@ -173,7 +158,8 @@ def _opening(place: Place, engine: DemoEngine, ports: Ports, *, keep: bool) -> O
             "Rights": (
                 "the guard gets Docker's socket, which is as good as root on this machine, and NET_ADMIN for its",
                 "firewall table, which closes the ports of releases to other machines. All containers use the host's",
-                "network; gateway and releases run without root and without capabilities.",
+                "network; gateway and releases run without root and without capabilities. At the end, a container",
+                f"that is root deletes that table and {places.RUN}.",
             ),
             "Ports": [f"{number} {words}" for number, words in ports.words.items()],
             "Files": (f"{place.directory}, {places.RUN}, and volumes of Docker named sparkops-*",),
@@ -194,14 +180,30 @@ def _member(place: Place) -> Iterator[Member]:
 
 
 def _facts(member: Member) -> MachineFacts:
-    """Read what decides whether this machine gets a demonstration. Raises NotReady if its Docker cannot build."""
+    """Read what decides whether this machine gets a demonstration. Raises NotReady if its Docker is not suited."""
     names = {name for name in agents() if member.engine.container(name)}
     names |= {name.lstrip("/") for listed in member.engine.listed() for name in listed["Names"]}
     names |= {*VOLUMES} & {*member.node.run(VOLUME_NAMES).stdout.split()}
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    if problem := without_buildkit(NODE, facts, str(member.engine.version.get("Version", "0"))):
+    version = member.engine.version
+    parts = [part["Name"] for part in version.get("Components") or ()]
+    info = member.engine.info()
+    machine = MachineFacts(sys.platform, platform.node(), info, names, facts.listening, server=parts)
+    _require(unsuitable(machine))
+    if problem := without_buildkit(NODE, facts, str(version.get("Version", "0"))):
         raise problem
-    return MachineFacts(sys.platform, platform.node(), member.engine.info(), names, facts.listening)
+    return machine
+
+
+def _require(problems: Iterator[SparkopsError]) -> None:
+    """Raise the problems, joined, if there are any."""
+    if found := list(problems):
+        raise joined(found)
+
+
+def _recorded(member: Member) -> DemoRecord | None:
+    """Return the record of a demonstration on this machine. Raises SparkopsError for one that cannot be read."""
+    return record.parse(member.node.run(record.READ).stdout)
 
 
 @contextmanager
@@ -248,12 +250,14 @@ def _run(
     """Run the demonstration and remove it unless `keep`. Returns its result, and what stays on this machine."""
     build = _build_settings(context.obj.inventory)
     with _member(place) as member:
-        spared = [removal.key for removal in plan(read(member), Extent()).removals]
+        spared = tuple(removal.key for removal in plan(read(member), Extent()).removals)
+        recorded = DemoRecord(str(place.directory), os.getuid(), spared, place.missing())
+        member.node.run(recorded.keep())
     texts = {place.inventory: scene.inventory(ports, place.directory, build), place.recipe: scene.recipe(engine, ports)}
-    place.make(spared, texts)
     kept: Sequence[Kept] = ()
     acts = Acts(context, place)
     try:
+        place.make(texts)
         result = _perform(acts, engine, ports)
     finally:
         if keep:
@@ -261,7 +265,7 @@ def _run(
         else:
             with _unread():
                 acts.begin("removal")
-                kept = _discard(place)
+                kept = _discard(place, recorded)
     return DemoResult(SERVICE, engine.extends, result, [*acts.began, ("", time.monotonic())]), kept
 
 
@@ -339,33 +343,40 @@ def _train(place: Place) -> None:
 
 
 def _remove(place: Place, *, yes: bool, json: bool) -> None:
-    """Remove a demonstration that was kept or has ended early.
+    """Remove a demonstration that was kept or has ended early, also if its directory was deleted.
 
-    Raises PlanRefused for the guard of a fleet, and for engines of other services.
+    Raises PlanRefused for the guard of a fleet, for engines of other services and for another user's demonstration.
     """
-    exists = place.directory.exists()
+    with _member(place) as member:
+        recorded = _recorded(member)
+    if recorded:
+        place = Place(Path(recorded.directory))
+    elif place.directory.exists():  # its volume was deleted: what this machine had before it is not known
+        recorded = DemoRecord(str(place.directory), os.getuid())
     with _member(place) as member:
         guard = member.engine.container(places.CONTAINER)
-        services = {engine.container.service for engine in read(member).stored.engines} if exists else ()
-        if problem := foreign(guard["Config"]["Labels"] if guard else None, services, exists=exists):
+        services = {engine.container.service for engine in read(member).stored.engines} if recorded else ()
+        labels = guard["Config"]["Labels"] if guard else None
+        if problem := foreign(labels, recorded, place.directory, os.getuid(), services):
             raise problem
-        if exists and not json:
-            data(str(plan_discard(member, place.stays)))
-    if exists:
+        if recorded and not json:
+            data(str(plan_discard(member, recorded.stays)))
+    if recorded:
         if not confirm(f"Remove them, and {place.directory}?", yes=yes):
             raise typer.Exit(2)
-        _discard(place)
-    say("removed" if exists else "no demonstration on this machine: nothing to do", fg="green")
+        _discard(place, recorded)
+    say("removed" if recorded else "no demonstration on this machine: nothing to do", fg="green")
     if json:
-        data_json({"removed": exists})
+        data_json({"removed": recorded is not None})
 
 
-def _discard(place: Place) -> Sequence[Kept]:
-    """Remove everything of the demonstration; return what stays. Raises SparkopsError, and its directory stays too."""
+def _discard(place: Place, recorded: DemoRecord) -> Sequence[Kept]:
+    """Remove everything of the demonstration, its record last; return what stays. Raises SparkopsError."""
     try:
         with _member(place) as member, progress() as report:
-            _, kept = discard(member, report, place.stays)
-        place.remove()
+            _, kept = discard(member, report, recorded.stays)
+            place.remove(recorded.created)
+            member.node.run(record.FORGET)
     except (SparkopsError, OSError, KeyboardInterrupt) as error:
         say(f"the demonstration was not removed completely; to retry: {REMOVE}", fg="red")
         if isinstance(error, OSError):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from sparkops.config import files, shipped
 from sparkops.config.image import CHAT_TEMPLATE, PATCH
 from sparkops.config.inventory import Fleet
+from sparkops.config.shipped import ShippedFile
 from sparkops.config.source import Location
 
 TEMPLATE = ".Dockerfile.j2"
@@ -46,7 +47,7 @@ def load_templates() -> dict[str, str]:
     files = [*root.glob("*.j2"), *root.glob("*/*.j2")]
     for template in root.glob(f"*{TEMPLATE}"):
         files += (root / template.name.removesuffix(TEMPLATE)).rglob("*.py")
-    return {str(file.relative_to(root)): file.read_text(encoding="utf-8") for file in sorted(files)}
+    return {_below(root, file): file.read_text(encoding="utf-8") for file in sorted(files)}
 
 
 def load_mods() -> dict[str, bytes]:
@@ -68,12 +69,19 @@ def mod_names() -> list[str]:
     return sorted(name.removesuffix(".py") for name in _mod_files() if "/" not in name and name not in SHARED_MODS)
 
 
-def _mod_files() -> dict[str, Path]:
+def _mod_files() -> dict[str, ShippedFile]:
     """Return the files of the mods by their path: those of sparkops, and those in ./mods."""
     root, kinds = shipped.directory("templates") / "mods", ("*.py", f"*{PATCH}", f"*{CHAT_TEMPLATE}")
-    mods = {file.relative_to(root).as_posix(): file for kind in kinds for file in root.rglob(kind)}
-    own = {file.name: file for kind in kinds for file in Path("mods").glob(kind) if file.is_file()}
+    mods = {_below(root, file): file for kind in kinds for file in root.rglob(kind)}
+    own: dict[str, ShippedFile] = {
+        file.name: file for kind in kinds for file in Path("mods").glob(kind) if file.is_file()
+    }
     return dict(sorted({**mods, **own, **{name: mods[name] for name in SHARED_MODS}}.items()))
+
+
+def _below(root: ShippedFile, file: ShippedFile) -> str:
+    """Return the path of a file below a directory."""
+    return PurePath(str(file)).relative_to(str(root)).as_posix()
 
 
 def load_package() -> dict[str, bytes]:
@@ -81,7 +89,7 @@ def load_package() -> dict[str, bytes]:
     root = shipped.PACKAGE
     files = sorted(root.rglob("*.py"))
     contents = {file.relative_to(root).as_posix(): file.read_bytes() for file in files}
-    return {path: content for path, content in contents.items() if not path.startswith("shipped/")}
+    return dict(sorted({**contents, **shipped.packed_package()}.items()))
 
 
 def load_gate() -> bytes:

@@ -7,15 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkops.demo.scene import NODE, RECIPE, SERVICE, Ports
+from sparkops.command import Command
+from sparkops.demo.record import DemoRecord
+from sparkops.demo.scene import NODE, SERVICE, Ports
 from sparkops.errors import NotReady, PlanRefused, SparkopsError
 from sparkops.guard_client.commands import NODE_LABEL
-from sparkops.names import GATEWAY, GUARD
-from sparkops.prune.plan import Removal
-from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE
-from sparkops.release import TRUSTED, recipe_of
 
 REMOVE = "sparkops demo --remove"
+CLIENT = Command(("docker", "--version"), timeout_s=60.0)
+"""Names the program behind `docker` without asking its server: Podman's emulation has no server by default."""
+ELSEWHERE = "Run it on a Linux machine with Docker Engine, such as a Spark without sparkops."
+ROOTFUL = (
+    f"If this machine has Docker Engine too: unset DOCKER_HOST; docker context use default. Otherwise: {ELSEWHERE}"
+)
 
 
 @dataclass(frozen=True)
@@ -32,16 +36,22 @@ class MachineFacts:
     """Names of containers and volumes of guard, gateway and releases."""
     listening: Collection[int] = ()
     """Ports on which a program of this machine listens."""
+    client: str = ""
+    """What CLIENT has printed."""
+    server: Collection[str] = ()
+    """Names of the parts of Docker's server, in its answer to /version."""
 
 
-def refusals(machine: MachineFacts, ports: Ports, directory: Path, *, exists: bool) -> Iterator[SparkopsError]:
+def refusals(
+    machine: MachineFacts, ports: Ports, directory: Path, record: DemoRecord | None = None, *, exists: bool
+) -> Iterator[SparkopsError]:
     """Yield the reasons why this machine gets no demonstration, each with the next step.
 
-    `exists`: whether the directory of a demonstration exists, so an earlier one was kept or has ended early.
+    `record`: that of an earlier demonstration, which was kept or has ended early. `exists`: whether its directory does.
     """
     yield from unsuitable(machine)
-    if exists:
-        problem = f"an earlier demonstration is still on this machine: {directory}"
+    if record or exists:
+        problem = f"an earlier demonstration is still on this machine: {record.directory if record else directory}"
         yield PlanRefused(problem, next_step=REMOVE)
     elif found := sorted(machine.present):
         problem = f"this machine belongs to a fleet: it has {', '.join(found)}"
@@ -51,20 +61,33 @@ def refusals(machine: MachineFacts, ports: Ports, directory: Path, *, exists: bo
 
 
 def unsuitable(machine: MachineFacts) -> Iterator[SparkopsError]:
-    """Yield why containers here would not share the network of this process."""
-    security, host = machine.docker.get("SecurityOptions") or (), machine.docker.get("Name")
-    problem = ""
-    if machine.system != "linux":
-        problem = f"the demo needs Linux, got {machine.system}"
-    elif any("rootless" in option for option in security):
-        problem = "rootless Docker: its containers have a network of their own"
-    elif "Docker Desktop" in str(machine.docker.get("OperatingSystem", "")):
-        problem = "Docker Desktop: its containers run in a virtual machine with a network of its own"
-    elif machine.name and host and host != machine.name:
-        problem = f"Docker runs on another machine: it reports the host name {host}, expected {machine.name}"
-    if problem:
-        step = "Run it on a Linux machine with Docker Engine, such as a Spark without sparkops."
+    """Yield why the parts of a fleet cannot run in containers here, or would not share the network of this process."""
+    if found := next(_obstacles(machine), None):
+        problem, step = found
         yield NotReady(NODE, problem, next_step=step)
+
+
+def _obstacles(machine: MachineFacts) -> Iterator[tuple[str, str]]:
+    """Yield problems with their next steps. Facts that are not known yet yield none."""
+    host = machine.docker.get("Name")
+    # such as name=seccomp,profile=builtin
+    security = {option.split(",")[0] for option in machine.docker.get("SecurityOptions") or ()}
+    if machine.system != "linux":
+        yield f"the demo needs Linux, got {machine.system}", ELSEWHERE
+    if "podman" in " ".join((machine.client, *machine.server)).lower():
+        yield "`docker` is Podman here, expected Docker Engine", ROOTFUL
+    if "name=rootless" in security:
+        yield "rootless Docker: its containers have a network of their own", ROOTFUL
+    if "Docker Desktop" in str(machine.docker.get("OperatingSystem", "")):
+        yield "Docker Desktop: its containers run in a virtual machine with a network of its own", ROOTFUL
+    if machine.name and host and host != machine.name:
+        yield f"Docker runs on another machine: it reports the host name {host}, expected {machine.name}", ROOTFUL
+    if "name=userns" in security:
+        step = f'Remove "userns-remap" from /etc/docker/daemon.json and restart Docker. {ELSEWHERE}'
+        yield "Docker maps user IDs (userns-remap): its containers cannot use the network of this machine", step
+    if "name=selinux" in security:
+        step = f'Set "selinux-enabled" of dockerd to false and restart Docker. {ELSEWHERE}'
+        yield "Docker labels containers for SELinux: a container must not use Docker's socket then", step
 
 
 def _taken(machine: MachineFacts, ports: Ports) -> Iterator[SparkopsError]:
@@ -80,39 +103,33 @@ def _clash(machine: MachineFacts, ports: Ports) -> bool:
     return any(port in machine.listening for port in ports.words)
 
 
-def foreign(labels: Mapping[str, str] | None, services: Collection[str] = (), *, exists: bool) -> SparkopsError | None:
-    """Return why nothing may be removed: the guard on this machine is that of a fleet, or it has other engines.
+def foreign(
+    labels: Mapping[str, str] | None,
+    record: DemoRecord | None,
+    directory: Path,
+    user: int,
+    services: Collection[str] = (),
+) -> SparkopsError | None:
+    """Return why nothing may be removed: the guard is that of a fleet, the engines are, or another user's are.
 
-    `labels`: of its container. `services`: of the containers of releases. `exists`: whether there is the directory of a
-    demonstration, which a fleet with a node of the same name does not have.
+    `labels`: of the guard's container. `record`: that of a demonstration; None without one, then a guard is that of a
+    fleet, which may have a node of the same name. `directory`: where this user, the one with the ID `user`, would have
+    it. `services`: of the containers of releases.
     """
-    if labels is None or (exists and labels.get(NODE_LABEL) == NODE):
-        others = sorted({*services} - {SERVICE})
-        if not others or not exists:
-            return None
-        problem = f"this machine has containers of services other than the demonstration's: {', '.join(others)}"
-        step = f"Stop and remove them: docker rm --force CONTAINER; `docker ps --all` lists those of {others[0]}."
-        return PlanRefused(problem, next_step=step)
-    node = labels.get(NODE_LABEL, "")
-    problem = f"the guard on this machine is that of node {node} of a fleet, not of a demonstration of this user"
-    return PlanRefused(problem, next_step=f"sparkops uninstall {node}, with the inventory of that fleet")
-
-
-def stays(removal: Removal, before: Collection[tuple[str, str, str]]) -> bool:
-    """Return whether a removal would take what is not the demonstration's: images and volumes of other recipes.
-
-    `before`: keys of what this machine had before it. Of those only images and volumes stay: a machine with an agent
-    gets no demonstration, so firewall table and directory are the demonstration's now.
-    """
-    if removal.kind not in ("image", "volume"):
-        return False
-    return removal.key in before or bool({*_recipes(removal)} - {RECIPE, GUARD, GATEWAY})
-
-
-def _recipes(removal: Removal) -> Iterator[str]:
-    """Yield the names of the recipes of an image, or of a mark or cache; none for other volumes and lost names."""
-    if removal.kind == "image":
-        yield from (recipe_of(tag) for tag in removal.name.split(", ") if tag.startswith((IMAGE, CANDIDATE)))
-    for prefix, digests in ((TRUSTED, 2), (CACHE, 1)):
-        if removal.kind == "volume" and removal.name.startswith(prefix):
-            yield removal.name.removeprefix(prefix).rsplit("-", digests)[0]
+    if record and user not in (record.user, 0):
+        problem = f"the demonstration on this machine is that of the user with ID {record.user}: {record.directory}"
+        return PlanRefused(problem, next_step=f"As that user or as root: {REMOVE}")
+    node = (labels or {}).get(NODE_LABEL, "")
+    if labels is not None and node != NODE:
+        problem = f"the guard on this machine is that of node {node} of a fleet, not of a demonstration"
+        return PlanRefused(problem, next_step=f"sparkops uninstall {node}, with the inventory of that fleet")
+    if labels is not None and record is None:
+        problem = f"the guard on this machine is that of a node named {node}, and no demonstration is recorded"
+        step = f"sparkops uninstall {node}, with the inventory of its fleet; if it has none: mkdir -p {directory}"
+        return PlanRefused(problem, next_step=f"{step} && {REMOVE}")
+    others = sorted({*services} - {SERVICE})
+    if not others or record is None:
+        return None
+    problem = f"this machine has containers of services other than the demonstration's: {', '.join(others)}"
+    step = f"Stop and remove them: docker rm --force CONTAINER; `docker ps --all` lists those of {others[0]}."
+    return PlanRefused(problem, next_step=step)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.command import Command
-from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals, stays
+from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals
+from sparkops.demo.record import DemoRecord
 from sparkops.demo.scene import NODE, Ports
 from sparkops.errors import SparkopsError
 from sparkops.guard_client.commands import NODE_LABEL, PEER_PORT
-from sparkops.prune.plan import Removal
 
 DIRECTORY = Path("/home/ops/.local/state/sparkops/demo")
 FREE = MachineFacts(
@@ -20,8 +19,12 @@ FREE = MachineFacts(
 )
 
 
-def refused(machine: MachineFacts, *, exists: bool = False) -> SparkopsError:
-    [error] = refusals(machine, Ports(), DIRECTORY, exists=exists)
+ME, OTHER = 1000, 1001
+RECORD = DemoRecord(str(DIRECTORY), ME)
+
+
+def refused(machine: MachineFacts, record: DemoRecord | None = None, *, exists: bool = False) -> SparkopsError:
+    [error] = refusals(machine, Ports(), DIRECTORY, record, exists=exists)
     assert error.exit_code == 5
     return error
 
@@ -31,19 +34,43 @@ def test_a_machine_with_docker_and_free_ports_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "words"),
+    "facts",
     [
-        (replace(FREE, system="darwin"), "needs Linux, got darwin"),
-        (replace(FREE, docker={"SecurityOptions": ["name=rootless"]}), "rootless Docker"),
-        (replace(FREE, docker={"OperatingSystem": "Docker Desktop"}), "virtual machine"),
-        (replace(FREE, docker={"Name": "build-server"}), "reports the host name build-server, expected box"),
+        {"CgroupVersion": "1", "CgroupDriver": "cgroupfs", "MemoryLimit": True, "SwapLimit": False},
+        {"CgroupVersion": "2", "CgroupDriver": "systemd"},
+        {"SecurityOptions": ["name=apparmor", "name=seccomp,profile=builtin", "name=cgroupns"]},
+        {"SecurityOptions": None},
+    ],
+    ids=["cgroup v1", "cgroup v2", "AppArmor", "no security module"],
+)
+def test_any_cgroups_and_a_kernel_without_apparmor_are_not_refused(facts: dict[str, object]) -> None:
+    machine = replace(FREE, docker={**FREE.docker, **facts})
+
+    assert list(refusals(machine, Ports(), DIRECTORY, exists=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "words", "step"),
+    [
+        (replace(FREE, system="darwin"), "needs Linux, got darwin", "on a Linux machine"),
+        (replace(FREE, client="podman version 5.4.2"), "`docker` is Podman here", "has Docker Engine too"),
+        (replace(FREE, server=["Podman Engine", "Conmon"]), "`docker` is Podman here", "has Docker Engine too"),
+        (replace(FREE, docker={"SecurityOptions": ["name=rootless"]}), "rootless Docker", "docker context use default"),
+        (replace(FREE, docker={"OperatingSystem": "Docker Desktop"}), "virtual machine", "docker context use default"),
+        (
+            replace(FREE, docker={"Name": "build-server"}),
+            "reports the host name build-server, expected box",
+            "unset DOCKER_HOST",
+        ),
+        (replace(FREE, docker={"SecurityOptions": ["name=userns"]}), "userns-remap", "restart Docker"),
+        (replace(FREE, docker={"SecurityOptions": ["name=selinux"]}), "SELinux", "restart Docker"),
     ],
 )
-def test_containers_must_share_the_network_of_this_machine(machine: MachineFacts, words: str) -> None:
+def test_the_parts_of_a_fleet_must_be_able_to_run_on_this_machine(machine: MachineFacts, words: str, step: str) -> None:
     error = refused(machine)
 
     assert words in str(error)
-    assert error.next_step
+    assert step in error.next_step
 
 
 def test_a_machine_of_a_fleet_is_refused_with_what_it_has() -> None:
@@ -52,8 +79,11 @@ def test_a_machine_of_a_fleet_is_refused_with_what_it_has() -> None:
     assert "belongs to a fleet: it has chat-0123456789-blue-r0, sparkops-guard" in str(error)
 
 
-def test_an_earlier_demonstration_is_removed_first() -> None:
-    error = refused(replace(FREE, present={"sparkops-guard"}, listening={9100}), exists=True)
+@pytest.mark.parametrize(("record", "exists"), [(RECORD, True), (RECORD, False), (None, True)])
+def test_an_earlier_demonstration_is_removed_first_although_its_directory_or_record_was_deleted(
+    record: DemoRecord | None, exists: bool
+) -> None:
+    error = refused(replace(FREE, present={"sparkops-guard"}, listening={9100}), record, exists=exists)
 
     assert (str(DIRECTORY) in str(error), error.next_step) == (True, REMOVE)
 
@@ -71,42 +101,35 @@ def test_the_port_of_the_guard_cannot_be_chosen() -> None:
     assert error.next_step == "Stop the program that listens there."
 
 
-def test_only_the_guard_of_a_demonstration_of_this_user_is_removed() -> None:
+def test_only_the_guard_of_a_recorded_demonstration_is_removed() -> None:
     ours, theirs = {NODE_LABEL: NODE}, {NODE_LABEL: "spark-1"}
 
-    assert (foreign(None, exists=True), foreign(ours, exists=True)) == (None, None)
-    for labels, exists in ((theirs, True), (theirs, False), (ours, False), ({}, True)):
-        error = foreign(labels, exists=exists)
+    assert (foreign(None, RECORD, DIRECTORY, ME), foreign(ours, RECORD, DIRECTORY, ME)) == (None, None)
+    for labels, record in ((theirs, RECORD), (theirs, None), (ours, None), ({}, RECORD)):
+        error = foreign(labels, record, DIRECTORY, ME)
         assert error is not None
         assert error.exit_code == 5
 
 
+def test_a_guard_of_the_same_node_name_without_a_record_gets_both_next_steps() -> None:
+    error = foreign({NODE_LABEL: NODE}, None, DIRECTORY, ME)
+
+    assert error is not None
+    assert error.next_step.startswith("sparkops uninstall demo,")
+    assert error.next_step.endswith(f"mkdir -p {DIRECTORY} && {REMOVE}")
+
+
+def test_the_demonstration_of_another_user_is_removed_by_that_user_or_root() -> None:
+    refused = foreign({NODE_LABEL: NODE}, RECORD, DIRECTORY, OTHER)
+
+    assert refused is not None
+    assert refused.next_step == f"As that user or as root: {REMOVE}"
+    assert foreign({NODE_LABEL: NODE}, RECORD, DIRECTORY, 0) is None
+
+
 @pytest.mark.parametrize("labels", [None, {NODE_LABEL: NODE}])
 def test_a_machine_with_engines_of_other_services_keeps_them(labels: dict[str, str] | None) -> None:
-    assert foreign(labels, {"demo"}, exists=True) is None
-    error = foreign(labels, {"demo", "chat"}, exists=True)
+    assert foreign(labels, RECORD, DIRECTORY, ME, {"demo"}) is None
+    error = foreign(labels, RECORD, DIRECTORY, ME, {"demo", "chat"})
     assert error is not None
     assert "other than the demonstration's: chat" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "kept"),
-    [
-        ("image", "sparkops/demo:1, sparkops-candidate/demo:1", False),
-        ("image", "sparkops/guard:1", False),
-        ("image", "sparkops/122b:1", True),
-        ("image", "sparkops/guard:0", True),
-        ("image", "sha256:1", False),
-        ("volume", "sparkops-trusted-gateway-1-2", False),
-        ("volume", "sparkops-trusted-demo-x-1-2", True),
-        ("volume", "sparkops-cache-demo-1", False),
-        ("volume", "sparkops-cache-122b-1", True),
-        ("volume", "sparkops-state", False),
-        ("firewall", "table inet sparkops", False),
-        ("container", "sparkops-guard", False),
-    ],
-)
-def test_images_and_volumes_of_others_stay(kind: str, name: str, kept: bool) -> None:
-    before = {(NODE, "image", "sparkops/guard:0"), (NODE, "firewall", "table inet sparkops")}
-
-    assert stays(Removal(NODE, kind, name, 0, Command(("true",))), before) is kept

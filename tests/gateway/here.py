@@ -24,7 +24,7 @@ from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import OnLine, Stream
 from tests.fleet import engine, shell
 
-PROGRAM = shipped.directory("templates") / "gateway/program"
+PROGRAM = shipped.PACKAGE.parent / "templates/gateway/program"
 WITHIN_S = 60.0
 
 

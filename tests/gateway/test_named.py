@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparkops.config import shipped
 
-PROGRAM = shipped.directory("templates") / "gateway/program"
+PROGRAM = shipped.PACKAGE.parent / "templates/gateway/program"
 TEXTS = st.text(alphabet='ab"\\\n{}[]:,é ', max_size=12) | st.sampled_from(["model", '"model"', "model\\"])
 VALUES = st.recursive(
     st.none() | st.integers() | TEXTS,

@@ -21,7 +21,7 @@ from sparkops.config import shipped
 
 pytestmark = pytest.mark.local
 
-PROGRAM = shipped.directory("templates") / "gateway/program"
+PROGRAM = shipped.PACKAGE.parent / "templates/gateway/program"
 REQUEST = b"PROXY TCP4 10.0.0.9 10.0.0.1 5 8000\r\nPOST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"
 BACKLOG = 1000  # a room that has got a signal connects 600 times in 30 s to what HAProxy's socket is
 LARGE_MIB = 4

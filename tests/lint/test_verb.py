@@ -151,7 +151,6 @@ def test_a_dash_is_a_dockerfile_on_stdin() -> None:
 
 
 @pytest.mark.local
-@pytest.mark.timeout(30)
 def test_stdin_without_an_end_is_refused() -> None:
     with Path("/dev/zero").open("rb") as endless:
         argv = [sys.executable, "-m", "sparkops", "lint", "-"]

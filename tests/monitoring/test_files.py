@@ -57,7 +57,7 @@ def served() -> set[str]:
     )
     families = set(re.findall(r"# TYPE (\S+)", text(full).decode()))
     ends = {f"{name}{end}" for name in families for end in ("_sum", "_count") if name.endswith("_token_seconds")}
-    replies = (shipped.directory("templates") / "gateway/program/replies.py").read_text()
+    replies = (shipped.PACKAGE.parent / "templates/gateway/program/replies.py").read_text()
     of_room = re.findall(r'^    "(\w+)": "', replies.partition("FIGURES = {")[2].partition("}")[0], re.MULTILINE)
     return families | ends | {f"sparkops_gateway_{name}" for name in of_room}
 

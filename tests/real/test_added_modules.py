@@ -9,7 +9,7 @@ import pytest
 from sparkops.config import shipped
 from tests.fleet.fleet import Fleet as RealFleet
 
-MODS = shipped.directory("templates") / "mods"
+MODS = shipped.PACKAGE.parent / "templates/mods"
 ADDED = {
     "inc_fp8_dense": MODS / "vllm-inc-fp8-dense/inc_fp8_dense.py",
     "int8_lm_head": MODS / "vllm-int8-lm-head/int8_lm_head.py",

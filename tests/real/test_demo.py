@@ -119,7 +119,7 @@ def test_a_demo_from_the_wheel_loses_no_request_and_leaves_the_machine_as_it_was
 
 
 @pytest.mark.matrix
-def test_an_interrupted_demo_is_removed_and_a_kept_one_on_request(owner: Owner) -> None:
+def test_an_interrupted_demo_is_removed_and_a_kept_one_on_request_without_its_directory_too(owner: Owner) -> None:
     before = state(owner.node)
     with owner.start("demo", "--yes") as process:
         assert process.stderr
@@ -135,6 +135,7 @@ def test_an_interrupted_demo_is_removed_and_a_kept_one_on_request(owner: Owner) 
 
     kept = owner("demo", "--yes", "--keep")
     assert (kept.code, "sparkops demo --remove" in kept.out) == (0, True), kept.err
+    owner.node.exec("rm", "-r", "/home/ops/.local/state/sparkops")
     again = owner("demo", "--yes")
     assert (again.code, "next: sparkops demo --remove" in again.err) == (5, True), again.err
     removed = owner("demo", "--remove", "--yes", "--json")

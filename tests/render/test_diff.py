@@ -14,7 +14,7 @@ from sparkops.config import shipped
 
 pytestmark = pytest.mark.local  # runs the mod as a program
 
-MODS = shipped.directory("templates") / "mods"
+MODS = shipped.PACKAGE.parent / "templates/mods"
 BEFORE = "one\ntwo\nthree\nfour\nfive\n"
 AFTER = "one\ntwo\n3\nthree and a half\nfour\nfive\n"
 CHANGE = """\

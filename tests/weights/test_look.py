@@ -227,7 +227,7 @@ def test_a_planted_link_is_removed_without_its_target(tmp_path: Path, link: str)
     before = sorted(file.name for file in theirs.iterdir())
     (tmp_path / link).symlink_to(theirs)
 
-    runpy.run_path(str(shipped.directory("templates") / "node/partial.py"))["discard"](str(tmp_path / link))
+    runpy.run_path(str(shipped.PACKAGE.parent / "templates/node/partial.py"))["discard"](str(tmp_path / link))
 
     assert not (tmp_path / link).is_symlink()
     assert sorted(file.name for file in theirs.iterdir()) == before

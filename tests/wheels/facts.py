@@ -28,7 +28,7 @@ from sparkops.convert.releases import RELEASES
 from tests.wheels.remote import Wheel, find
 
 FACTS = Path(__file__).with_name("facts.json")
-MODS = shipped.directory("templates") / "mods"
+MODS = shipped.PACKAGE.parent / "templates/mods"
 MACHINES = ("aarch64", "x86_64")
 IMPORTED = tuple(str(release.image["vllm"]) for release in RELEASES)
 NEWEST = "vllm==0.33.0"

@@ -1,0 +1,82 @@
+"""The record of a demonstration, which its removal needs. Pure.
+
+It is the label of a volume and no file: then it lasts as long as the containers, whatever becomes of the directory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sparkops.command import Command
+from sparkops.demo.scene import RECIPE
+from sparkops.docker.commands import docker
+from sparkops.errors import SparkopsError
+from sparkops.names import GATEWAY, GUARD, LABEL
+from sparkops.prune.plan import Removal
+from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE
+from sparkops.release import TRUSTED, recipe_of
+
+VOLUME = "sparkops-demo"
+RECORD_LABEL = f"{LABEL}demo"
+READ = Command(
+    ("docker", "volume", "ls", f"--filter=label={RECORD_LABEL}", f'--format={{{{.Label "{RECORD_LABEL}"}}}}'),
+    timeout_s=60.0,
+)
+"""Prints the record; nothing without one."""
+FORGET = docker("volume", "rm", "--force", VOLUME)
+"""Removes the record; succeeds without one too."""
+Key = tuple[str, str, str]
+"""The key of a removal."""
+
+
+@dataclass(frozen=True)
+class DemoRecord:
+    """Where a demonstration has its files, whose it is, and what this machine had before."""
+
+    directory: str
+    user: int
+    """ID of the user who started it."""
+    spared: tuple[Key, ...] = ()
+    """What this machine had of sparkops before it, which stays."""
+    created: tuple[str, ...] = ()
+    """Directories that did not exist before it: its own, then those above it."""
+
+    def keep(self) -> Command:
+        """Return the command that makes Docker keep the record."""
+        return docker("volume", "create", f"--label={RECORD_LABEL}={json.dumps(asdict(self))}", VOLUME)
+
+    def stays(self, removal: Removal) -> bool:
+        """Return whether a removal would take what is not the demonstration's: images and volumes of other recipes.
+
+        Of what this machine had before it, only images and volumes stay: a machine with an agent gets no demonstration,
+        so firewall table and directory are the demonstration's now.
+        """
+        if removal.kind not in ("image", "volume"):
+            return False
+        return removal.key in self.spared or bool({*_recipes(removal)} - {RECIPE, GUARD, GATEWAY})
+
+
+def parse(printed: str) -> DemoRecord | None:
+    """Return the record that READ has printed; None without one. Raises SparkopsError for another label."""
+    if not printed.strip():
+        return None
+    try:
+        values: Mapping[str, Any] = json.loads(printed)
+        spared = tuple((str(node), str(kind), str(name)) for node, kind, name in values["spared"])
+        return DemoRecord(str(values["directory"]), int(values["user"]), spared, tuple(map(str, values["created"])))
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f"volume {VOLUME}: label {RECORD_LABEL}: no record of a demonstration: {error!r}"
+        step = f"Remove what `docker ps --all` shows of the demonstration, then: {FORGET}"
+        raise SparkopsError(problem, next_step=step) from None
+
+
+def _recipes(removal: Removal) -> Iterator[str]:
+    """Yield the names of the recipes of an image, or of a mark or cache; none for other volumes and lost names."""
+    if removal.kind == "image":
+        yield from (recipe_of(tag) for tag in removal.name.split(", ") if tag.startswith((IMAGE, CANDIDATE)))
+    for prefix, digests in ((TRUSTED, 2), (CACHE, 1)):
+        if removal.kind == "volume" and removal.name.startswith(prefix):
+            yield removal.name.removeprefix(prefix).rsplit("-", digests)[0]
