@@ -92,6 +92,11 @@ class Image(Section):
     disk_gib: Positive = 40.0
     """Free disk in GiB that a build requires."""
 
+    @property
+    def requirement(self) -> str | None:
+        """The requirement of the engine's own package; None if the recipe states none."""
+        return self.vllm
+
     @model_validator(mode="after")
     def _is_built_or_used(self) -> Image:
         if self.use is None:
