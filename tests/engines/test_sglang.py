@@ -11,7 +11,7 @@ from sparkops.engines import ENGINES, load, metrics
 from sparkops.engines.launch import Seat
 from sparkops.engines.load import Load
 from sparkops.engines.sglang.start_log import LOG
-from sparkops.engines.start_log import Stage
+from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.names import Slot
 from sparkops.release import Rank, Release
 from sparkops.smoke import coverage
@@ -157,6 +157,14 @@ def test_a_failed_start_has_the_exception_and_its_cause() -> None:
     assert LOG.headline(lines) == lines[3]
     assert advice is not None
     assert advice.cause == "mem-fraction-static leaves no room for a KV cache beside the weights"
+
+
+def test_the_weights_of_the_model_are_read_and_not_those_of_its_draft() -> None:
+    memory = ReportedMemory()
+    for line in (*START.splitlines(), "[2026-11-26 20:00:43 TP0] Load weight end. type=D, mem usage=1.40 GB."):
+        memory = LOG.read_memory(line, memory)
+
+    assert memory == ReportedMemory(weights_gib=22.11)
 
 
 def test_ranks_that_meet_are_a_stage() -> None:

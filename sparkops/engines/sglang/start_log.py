@@ -38,7 +38,8 @@ PREFIX = re.compile(r"\[[\d-]+ [\d:.]+[^]]*\] ?")
 """Time and rank: `[%(asctime)s{prefix}]` of configure_logger in sglang/srt/utils/common.py."""
 ANNOUNCED = re.compile(r"hit an exception|Received sigquit from a child process|SIGQUIT received|Initialization failed")
 """Reports of a failure in another process; its traceback is around them."""
-FIGURE = r"(\d{1,9}(?:\.\d{1,9})?)"
+WEIGHTS_LOADED = re.compile(r"Load weight end\..* mem usage=(\d{1,9}(?:\.\d{1,9})?) GB")
+"""In GiB: get_available_gpu_memory in sglang/srt/utils/common.py divides by 2**30. A draft has a line of its own."""
 TAKE_LESS = (
     "Lower mem-fraction-static, chunked-prefill-size, cuda-graph-max-bs-decode or max-running-requests in serve.args, "
     "or free memory on the node."
@@ -109,4 +110,5 @@ LOG = StartLog(
     percent=SHARDS,
     prefix=PREFIX,
     announced=ANNOUNCED,
+    weights_gib=WEIGHTS_LOADED,
 )
