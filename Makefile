@@ -56,8 +56,9 @@ images-real: $(READY)  ## the image gate on real images of vLLM, with and withou
 arm64: $(READY)  ## build, gate and swap with arm64 images under emulation; writes docs/evidence/arm64.md; takes hours
 	@$(BIN)/python -m tests.arm64
 
-arguments: $(READY)  ## recipes' arguments against the parser of the vLLM that each pins; writes docs/evidence/arguments.md
+arguments: $(READY)  ## recipes' arguments against the parsers of their engines; writes docs/evidence/arguments*.md
 	@$(BIN)/python -m tests.arguments
+	@$(BIN)/python -m tests.arguments.sglang
 
 wheel-facts: $(READY)  ## read the wheels of vLLM that recipes pin; writes docs/evidence/wheels.md
 	@$(BIN)/python -m tests.wheels

@@ -65,8 +65,8 @@ class Image(Section):
 
     use: ImageRef | None = None
     """A finished image with the engine, such as vllm/vllm-openai@sha256:DIGEST, instead of `template` and `base`.
-    `sparkops lock` pins a tag. `torch` and `vllm` are compared if they are stated; else any vLLM whose kernels load and
-    any torch for CUDA will do."""
+    `sparkops lock` pins a tag. `torch` and `vllm` are compared if they are stated; else any version of the engine whose
+    kernels load and any torch for CUDA will do."""
     template: Name = FINISHED
     """File in templates/ without `.Dockerfile.j2`; not with `use`."""
     base: ImageRef | None = None
@@ -91,6 +91,11 @@ class Image(Section):
     installed files; one in .jinja is a chat template, for `chat-template: /opt/sparkops/templates/NAME.jinja`."""
     disk_gib: Positive = 40.0
     """Free disk in GiB that a build requires."""
+
+    @property
+    def requirement(self) -> str | None:
+        """The requirement of the engine's own package; None if the recipe states none."""
+        return self.vllm
 
     @model_validator(mode="after")
     def _is_built_or_used(self) -> Image:

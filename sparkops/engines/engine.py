@@ -42,7 +42,7 @@ class EngineKind:
     share_flag: str = "gpu-memory-utilization"
     """The flag with that share."""
     cache_flag: str = ""
-    """The flag with the bytes of the KV cache, in place of that share; empty for none."""
+    """The flag with the bytes of the KV cache, in place of that share (vllm/config/cache.py); empty for none."""
     window_flag: str = "max-model-len"
     """The flag with the tokens of the context."""
     env: Mapping[str, str] = field(default_factory=dict)

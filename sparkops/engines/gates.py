@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
+from sparkops.engines.sglang.gate import sglang_verdicts
 from sparkops.engines.vllm import gate
 
 
@@ -16,5 +17,5 @@ class Gate(Protocol):
         """Yield the verdicts. `requirement`: the version that the recipe states, `on_gpu`: whether it needs CUDA."""
 
 
-GATES: Mapping[str, Gate] = {"vllm": gate.verdicts}
+GATES: Mapping[str, Gate] = {"vllm": gate.verdicts, "sglang": sglang_verdicts}
 """By name of the engine; an engine without a gate has none of these checks."""

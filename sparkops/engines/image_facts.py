@@ -71,6 +71,8 @@ class ImageFacts:
     """By module of vLLM with GPU code; None if the image has no cuobjdump."""
     packages: tuple[str, ...] = ()
     """Installed packages, each as name==version, in order."""
+    sgl_kernel: ImportAnswer = field(default_factory=ImportAnswer)
+    """SGLang's kernels; empty if the image has none."""
     cache_error: str = ""
     """Why the engine's user cannot write to its cache; empty if it can."""
 

@@ -41,6 +41,7 @@ def parse(stdout: str) -> ImageFacts:
             archs=tuple(printed["torch"].get("archs", ())),
             device_code=_device_code(printed["device_code"]),
             packages=tuple(printed["packages"]),
+            sgl_kernel=_answer(printed.get("sgl_kernel", {})),
             cache_error=str(printed["cache_error"]),
         )
     except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):

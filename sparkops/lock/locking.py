@@ -227,5 +227,5 @@ def _packages(
         pinned = resolving.parse(answer)
     except ValueError as error:
         raise NodeError(member.name, f"uv could not resolve the packages: {error}") from error
-    source = recipe.image.vllm.lower() if recipe.image.source and recipe.image.vllm else ""
+    source = recipe.image.requirement.lower() if recipe.image.source and recipe.image.requirement else ""
     return {name: hashes for name, hashes in pinned.items() if name != source}

@@ -29,7 +29,7 @@ def requirements(recipe: Recipe) -> tuple[str, ...]:
         return ()
     if image.use:
         return (*image.packages, *image.override)
-    return (*((image.vllm,) if image.vllm else ()), *image.packages)
+    return (*((image.requirement,) if image.requirement else ()), *image.packages)
 
 
 def resolving_context(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, floor
 
 from sparkops.config.recipe import Recipe
 from sparkops.engines import ENGINES
+from sparkops.engines.sizes import scaled
 from sparkops.errors import PlanRefused
 from sparkops.nodes.host import GIB
 
@@ -18,8 +18,6 @@ valid claim is refused."""
 OUTSIDE_GIB = 2.4
 """GiB of a discrete GPU that an engine takes outside its budget: CUDA context, CUDA graphs of the V2 model runner,
 workspaces of a warm engine. The most of 2.0 to 2.4 measured on an H100 with vLLM 0.23.0: no claim may be below it."""
-UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-"""vLLM's own suffixes: human_readable_int in vllm/utils/argparse_utils.py."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ def bound(
 
     `host_gib`: GiB beside the engine's budget, which `beside` names.
 
-    With the bytes of its KV cache an engine ignores its share (vllm/config/cache.py): the bound is then the sum of
-    weights and cache. Raises ValueError for an argument that is not a number in its range.
+    With the bytes of its KV cache an engine ignores its share: the bound is then the sum of weights and cache. Raises
+    ValueError for an argument that is not a number in its range.
     """
     if recipe.backend == "cpu":
         return None
@@ -58,7 +56,7 @@ def bound(
 
 def _share(recipe: Recipe) -> float:
     flag = ENGINES[recipe.engine].share_flag
-    given = recipe.serve.args.get(flag, ENGINES[recipe.engine].share(recipe.image.vllm))
+    given = recipe.serve.args.get(flag, ENGINES[recipe.engine].share(recipe.image.requirement))
     try:
         share = float(given)
     except (TypeError, ValueError):
@@ -75,12 +73,6 @@ def cache_bytes(recipe: Recipe) -> float:
     if size is None:
         raise ValueError(f"{flag}: expected bytes such as 20G, got {recipe.serve.args[flag]!r}")
     return size
-
-
-def scaled(value: object, suffixes: str) -> float | None:
-    """Return a number that may end in one of vLLM's suffixes, such as 20G or 128k; None for anything else."""
-    match = re.fullmatch(rf"(\d+(?:\.\d+)?)([{suffixes}]?)", str(value))
-    return float(match[1]) * UNITS.get(match[2], 1) if match else None
 
 
 def refusals(

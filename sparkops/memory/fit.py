@@ -7,20 +7,17 @@ from dataclasses import dataclass, replace
 from math import ceil, floor
 
 from sparkops.config.recipe import Recipe
-from sparkops.engines.vllm import VLLM
-from sparkops.memory import arguments, cache, overhead
+from sparkops.engines import ENGINES
+from sparkops.engines.calculators import CALCULATORS
+from sparkops.engines.needs import GRAPHS, Layout, Loader, Loading, Needs, Served, Term, Weights
 from sparkops.memory.bound import bound, cache_bytes
-from sparkops.memory.cache import Layout
-from sparkops.memory.description import Description, rank_gib
-from sparkops.memory.overhead import Loader, Term, loaders
+from sparkops.memory.description import Description
 from sparkops.memory.pools import Room
-from sparkops.memory.shape import parse
+from sparkops.memory.relief import FLOOR_GIB
 from sparkops.nodes.host import GIB
 
 HEADROOM_GIB = 8.0
 """GiB that a safe utilization leaves free: 8 to 10 in spark-vllm-docker, NVIDIA's playbook and sparkrun."""
-
-
 CONTEXT_GIB = 0.5
 """GiB of a discrete GPU that an engine has outside its budget besides CUDA graphs: 24938 MiB of a process with 0.3 of
 an H100, which had captured 0.11 GiB of graphs (nvidia-smi, vLLM 0.23.0)."""
@@ -30,12 +27,12 @@ UNSURE = 0.1
 
 @dataclass(frozen=True)
 class Measured:
-    """What vLLM reported at a start of the same recipe, which may have had another utilization. GiB of one rank."""
+    """What the engine reported at a start of the same recipe, perhaps with another share. GiB of one rank."""
 
     weights_gib: float
     cache_gib: float
     share: float
-    """Its gpu-memory-utilization."""
+    """Its share of the node's or GPU's memory."""
     graphs_gib: float = 0.0
 
 
@@ -43,6 +40,7 @@ class Measured:
 class Fit:
     """Memory of one rank on one node in GiB. `share` is None if no utilization sets it."""
 
+    engine: str
     room: Room
     origin: str
     layers: str
@@ -50,7 +48,7 @@ class Fit:
     weights_gib: float
     terms: tuple[Term, ...]
     outside_gib: float
-    """CUDA graphs that vLLM does not count in its share: those before 0.21, and of the V2 model runner of 0.23."""
+    """CUDA graphs that the engine does not count in its share."""
     budget_gib: float
     cache_gib: float
     most_cache_gib: float
@@ -132,41 +130,36 @@ class Fit:
 def fit(recipe: Recipe, description: Description, room: Room, measured: Measured | None = None) -> Fit:
     """Return the memory of one rank on a node, from what its last start there `measured`, or else from rules.
 
-    Raises ValueError for an unsupported model or argument.
+    The engine must have a calculator. Raises ValueError for an unsupported model or argument.
     """
-    shape = parse(description.config)
-    args = arguments.read(recipe, shape, room.total_gib)
+    weights = Weights(description.config, description.tensors, description.largest_bytes)
+    needs = CALCULATORS[recipe.engine].needs(served(recipe), weights, room.total_gib)
     cpu = recipe.backend == "cpu"  # its overhead is part of the host side
-    if cpu:
-        room = replace(room, host_gib=overhead.CPU_HOST_GIB)
-    ranks, drafts = args.serving.ranks, args.serving.draft_tokens > 0
-    rope_gib = 0.0 if cpu else shape.rope_elements * cache.BYTES[args.serving.model_dtype] / GIB
-    weights_gib = rank_gib(description.tensors, ranks, shape.kv_heads, drafts=drafts) + rope_gib
-    terms = () if cpu else overhead.terms(shape, args.serving, args.requests, args.graphs, v2=args.v2)
-    least_gib = 0.0 if cpu else overhead.least_gib(shape, args.serving, args.requests)
+    if needs.host_gib is not None:
+        room = replace(room, host_gib=needs.host_gib)
+    weights_gib, terms = needs.weights_gib, needs.terms
     if measured:
-        weights_gib, terms = measured.weights_gib, _measured(measured, room, graphs_counted=args.graphs_counted)
-    outside_gib = 0.0 if args.graphs_counted else sum(term.gib for term in terms if term.name == overhead.GRAPHS)
+        weights_gib, terms = measured.weights_gib, _measured(measured, room, graphs_counted=needs.graphs_counted)
+    outside_gib = 0.0 if needs.graphs_counted else sum(term.gib for term in terms if term.name == GRAPHS)
     if not room.shared and not cpu:  # OUTSIDE_GIB has the graphs of a model as those that were measured
         room = replace(room, host_gib=max(room.host_gib - outside_gib, CONTEXT_GIB))
-    layout = cache.layout(shape, args.serving)
     inside_gib = weights_gib + sum(term.gib for term in terms) - outside_gib
-    budget_gib, share = _budget(recipe, room, inside_gib)
+    budget_gib, share = _budget(recipe, room, needs, inside_gib)
     cache_gib = budget_gib - inside_gib
     sure = cpu or share is None or measured is not None
-    shard_gib = description.largest_bytes / GIB
-    known = loaders(args.loader, weights_gib, shard_gib, room.host_gib, room.total_gib, shared=room.shared)
+    known = needs.loaders(Loading(weights_gib, room.host_gib, room.total_gib, FLOOR_GIB, room.shared))
     return Fit(
+        engine=recipe.engine,
         room=room,
         origin=description.origin,
-        layers=cache.kinds((*shape.layers, *(shape.drafts if drafts else ()))),
-        layout=layout,
+        layers=needs.layers,
+        layout=needs.layout,
         weights_gib=weights_gib,
         terms=terms,
         outside_gib=outside_gib,
         budget_gib=budget_gib,
         cache_gib=cache_gib,
-        most_cache_gib=cache_gib if sure else max(cache_gib, budget_gib - weights_gib - least_gib),
+        most_cache_gib=cache_gib if sure else max(cache_gib, budget_gib - weights_gib - needs.least_gib),
         measured=measured is not None,
         share=share,
         reserve_gib=recipe.swap.reserve_gib,
@@ -174,17 +167,23 @@ def fit(recipe: Recipe, description: Description, room: Room, measured: Measured
     )
 
 
+def served(recipe: Recipe) -> Served:
+    """Return what a recipe tells its engine."""
+    serve = recipe.serve
+    return Served(serve.args, serve.env, serve.tensor_parallel, recipe.image.requirement, recipe.backend == "cpu")
+
+
 def _measured(measured: Measured, room: Room, *, graphs_counted: bool) -> tuple[Term, ...]:
     """Return what a start reserved besides weights and KV cache: the rest of its budget, of the same node or GPU."""
     rest_gib = max(measured.share * room.total_gib - measured.weights_gib - measured.cache_gib, 0.0)
-    graphs = () if graphs_counted else (Term(overhead.GRAPHS, measured.graphs_gib),)
+    graphs = () if graphs_counted else (Term(GRAPHS, measured.graphs_gib),)
     return Term("measured", rest_gib), *graphs
 
 
-def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float | None]:
+def _budget(recipe: Recipe, room: Room, needs: Needs, inside_gib: float) -> tuple[float, float | None]:
     """Return the GiB of the engine's budget, and the utilization that sets it."""
-    if recipe.backend == "cpu":
-        return inside_gib + arguments.cpu_space_gib(recipe), None
+    if needs.cache_gib is not None:
+        return inside_gib + needs.cache_gib, None
     most = bound(recipe, room.total_gib, 0.0)
     if most is None or most.share is None:
         return inside_gib + cache_bytes(recipe) / GIB, None
@@ -193,9 +192,10 @@ def _budget(recipe: Recipe, room: Room, inside_gib: float) -> tuple[float, float
 
 def lower(fit: Fit, name: str) -> str:
     """Return the next step for a recipe that does not fit."""
+    engine = ENGINES[fit.engine]
     if fit.share is None:
-        return f"Lower {VLLM.cache_flag} or max-model-len of {name}, or use a smaller model."
+        return f"Lower {engine.cache_flag} or {engine.window_flag} of {name}, or use a smaller model."
     safe, least = fit.safe_share or 0.0, fit.least_share or 1.0
     if least <= safe:
-        return f"sparkops fit {name} --set args.{VLLM.share_flag}={safe:g}"
-    return f"Lower max-model-len of {name}, use kv-cache-dtype fp8, more nodes, or a smaller model."
+        return f"sparkops fit {name} --set args.{engine.share_flag}={safe:g}"
+    return f"Lower {engine.window_flag} of {name}, use kv-cache-dtype fp8, more nodes, or a smaller model."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkops.engines.vllm import VLLM
+from sparkops.engines import ENGINES
+from sparkops.engines.calculators import CALCULATORS
+from sparkops.engines.needs import GRAPHS
 from sparkops.memory.fit import Fit
-from sparkops.memory.overhead import GRAPHS
 
 SHOWN_GIB = 0.05
 """Smallest term that is printed, in GiB."""
@@ -26,7 +27,8 @@ def _rows(fit: Fit) -> Iterator[tuple[str, str]]:
     inside = [term for term in fit.terms if term.gib >= SHOWN_GIB and not (fit.outside_gib and term.name == GRAPHS)]
     parts = ", ".join(f"{term.name} {term.gib:.1f}" for term in inside)
     if fit.measured:
-        yield "overhead", f"{fit.overhead_gib:.1f} GiB, as vLLM reported at the last start here"
+        name = CALCULATORS[fit.engine].name
+        yield "overhead", f"{fit.overhead_gib:.1f} GiB, as {name} reported at the last start here"
     else:
         yield "overhead", f"{fit.overhead_gib:.1f} GiB estimated" + (f" ({parts})" if parts else "")
     yield "KV cache", _cache(fit)
@@ -88,7 +90,7 @@ def as_json(fit: Fit) -> dict[str, object]:
         "available_gib": round(fit.room.available_gib, 2),
         "left_now_gib": round(fit.now_gib, 2),
         "left_with_old_gib": round(fit.together_gib, 2),
-        VLLM.share_flag: {"set": fit.share, "safe": fit.safe_share, "least": fit.least_share},
+        ENGINES[fit.engine].share_flag: {"set": fit.share, "safe": fit.safe_share, "least": fit.least_share},
         "loaders": [
             {"load_format": loader.name, "safe": loader.safe, "peak_gib": loader.peak_gib and round(loader.peak_gib, 2)}
             for loader in fit.loaders

@@ -1,4 +1,4 @@
-"""What past starts on a node tell about the next one: its duration, and the memory that vLLM reported. Pure.
+"""What past starts on a node tell about the next one: its duration, and the memory that the engine reported. Pure.
 
 Starts of the same release are comparable, or else starts with the same image, recipe name and model, which differ only
 in arguments.
@@ -35,7 +35,7 @@ def kind(recipe: Recipe, inputs: str) -> str:
 class Started(BaseModel):
     """A successful start. `stages`: seconds from the container's start to each stage.
 
-    `memory` is what vLLM logged of it, with `settings` (see there) and a gpu-memory-utilization of `share`.
+    `memory` is what the engine logged of it, with `settings` (see there) and a `share` of the memory.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,7 +57,7 @@ def settings(recipe: Recipe) -> str:
     """Return the key of starts that take the same memory besides the KV cache: all arguments but the utilization."""
     serve, share_flag = recipe.serve, ENGINES[recipe.engine].share_flag
     args = {name: value for name, value in serve.args.items() if name != share_flag}
-    of = (recipe.image.vllm, recipe.model.id, recipe.model.revision, recipe.model.path)
+    of = (recipe.image.requirement, recipe.model.id, recipe.model.revision, recipe.model.path)
     text = json.dumps([*of, args, serve.env, serve.tensor_parallel], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:SHORT]
 

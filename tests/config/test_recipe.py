@@ -124,7 +124,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("service", "x" * 64, f"service: {NAME}, got '{'x' * 64}'"),
         ("description", "two\nlines", f"description: {ONE_LINE} '\\n'"),
         ("description", "hidden\u202etext", f"description: {ONE_LINE} '\\u202e'"),
-        ("engine", "sglang", "engine: expected 'vllm', 'stand-in' or 'atlas', got 'sglang'"),
+        ("engine", "tgi", "engine: expected 'vllm', 'stand-in', 'sglang' or 'atlas', got 'tgi'"),
         ("nodes", "n1", "nodes: expected a valid list, got 'n1'"),
         ("image.base", "a b", "image.base: expected an image, such as debian:bookworm-slim, got 'a b'"),
         ("image.base", "a\nRUN id", "image.base: expected an image, such as debian:bookworm-slim, got 'a\\nRUN id'"),

@@ -9,6 +9,8 @@ import pytest
 from sparkops.engines import metrics
 from sparkops.engines.load import Load
 
+RUNNING = "vllm:num_requests_running or sglang:num_running_reqs"
+
 
 def test_a_whole_page(captured: Callable[[str], str]) -> None:
     assert metrics.parse(captured("vllm-0.32.0-cpu-metrics.txt")) == Load(running=0, waiting=0, generated=8)
@@ -32,8 +34,8 @@ def test_what_an_engine_does_not_say_is_0() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "no vllm:num_requests_running among the metrics"),
-        ("process_cpu_seconds_total 1.0\n", "no vllm:num_requests_running among the metrics"),
+        ("", f"no {RUNNING} among the metrics"),
+        ("process_cpu_seconds_total 1.0\n", f"no {RUNNING} among the metrics"),
         ("<html>not found</html>", "invalid metric name:.*"),
     ],
 )

@@ -10,13 +10,16 @@ from typing import Any
 
 from sparkops.config.recipe import Recipe, load
 from sparkops.config.shipped import recipes
-from sparkops.memory import cache, fit
+from sparkops.engines.needs import Layout
+from sparkops.engines.vllm.memory import cache
+from sparkops.engines.vllm.memory.cache import Serving
+from sparkops.engines.vllm.memory.shape import parse
+from sparkops.engines.vllm.memory.weights import rank_gib
+from sparkops.memory import fit
 from sparkops.memory.bound import OUTSIDE_GIB
-from sparkops.memory.cache import Serving
-from sparkops.memory.description import Description, rank_gib
+from sparkops.memory.description import Description
 from sparkops.memory.fit import Fit
 from sparkops.memory.pools import Room
-from sparkops.memory.shape import parse
 from tests.examples import CUDA, recipe
 from tests.memory import configs
 from tests.memory.tensors import BF16, FP8, INT4, MXFP4, NVFP4, tensors
@@ -93,7 +96,7 @@ def sehyo(node: str = "spark") -> Fit:
     return predicted(shipped("122b-nvfp4-sehyo"), _scaled(nvfp4(drafts=True), 76.02 - ROPE_122B_GIB), node)
 
 
-def layout(config: configs.Config, serving: Serving) -> cache.Layout:
+def layout(config: configs.Config, serving: Serving) -> Layout:
     return cache.layout(parse(config), serving)
 
 
@@ -152,7 +155,7 @@ def _weights_of_others() -> Iterator[Case]:
     yield Case("1.4B BF16 on an H100, loaded", "GiB", 2.72, "vllm-0.23.0-cuda-h100-start-1.4B", size(mid) + rope_gib)
 
 
-def reported_before_0_21(layout: cache.Layout, blocks: int) -> int:
+def reported_before_0_21(layout: Layout, blocks: int) -> int:
     """Return what vLLM up to 0.20 logs as GPU KV cache size: _report_kv_cache_config of 0.19.1."""
     return blocks // layout.groups * layout.block
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sparkops.memory.shape import text_config
+from sparkops.engines.vllm.memory.shape import text_config
 
 INT4 = 0.5 + 2 / 128 + 0.5 / 128
 """Bytes of a weight in groups of 128: 4 bits, a scale of 16 bits and a zero of 4 bits for each group."""

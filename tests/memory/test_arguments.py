@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sparkops.config.recipe import Recipe
-from sparkops.memory.arguments import cpu_space_gib, read
-from sparkops.memory.shape import parse
+from sparkops.engines.vllm.memory.arguments import cpu_space_gib, read
+from sparkops.engines.vllm.memory.shape import parse
+from sparkops.memory.fit import served
 from tests.examples import CUDA, recipe
 from tests.memory.configs import MID, QWEN_122B
 
@@ -22,14 +23,14 @@ def of(vllm: str = "vllm==0.23.0", **args: Any) -> Recipe:
 
 @pytest.mark.parametrize(("total_gib", "requests", "tokens"), [(121.7, 1024, 8192), (64.0, 256, 2048)])
 def test_defaults_depend_on_the_memory(total_gib: float, requests: int, tokens: int) -> None:
-    got = read(of(), SHAPE, total_gib)
+    got = read(served(of()), SHAPE, total_gib)
 
     assert (got.requests, got.serving.batched_tokens, got.serving.window) == (requests, tokens, 262144)
     assert (got.serving.block, got.serving.dtype, got.graphs, got.loader) == (16, "auto", 512, "auto")
 
 
 def test_a_cpu_has_other_defaults_and_no_graphs() -> None:
-    got = read(recipe(), SHAPE, 121.7)
+    got = read(served(recipe()), SHAPE, 121.7)
 
     assert (got.requests, got.serving.batched_tokens, got.serving.block, got.graphs) == (128, 2048, 128, 0)
 
@@ -41,14 +42,14 @@ def test_arguments_of_the_recipe_count() -> None:
         "kv_cache_dtype": "fp8",
         "enable_prefix_caching": True,
     }
-    got = read(of(**args, speculative_config={"method": "mtp", "num_speculative_tokens": 2}), SHAPE, 121.7)
+    got = read(served(of(**args, speculative_config={"method": "mtp", "num_speculative_tokens": 2})), SHAPE, 121.7)
 
     assert (got.serving.window, got.requests, got.serving.dtype) == (128_000, 4, "fp8")
     assert (got.serving.prefix_caching, got.serving.draft_tokens, got.graphs) == (True, 2, 24)
 
 
 def test_no_graphs_when_eager() -> None:
-    assert read(of(enforce_eager=True), SHAPE, 121.7).graphs == 0
+    assert read(served(of(enforce_eager=True)), SHAPE, 121.7).graphs == 0
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_no_graphs_when_eager() -> None:
     [("vllm==0.20.2", False), ("vllm==0.21.0", True), ("vllm==0.19.2rc1.dev154", False), ("vllm==1.0.0", True)],
 )
 def test_graphs_are_in_the_share_from_0_21_on(vllm: str, counted: bool) -> None:
-    assert read(of(vllm), SHAPE, 121.7).graphs_counted is counted
+    assert read(served(of(vllm)), SHAPE, 121.7).graphs_counted is counted
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_graphs_are_in_the_share_from_0_21_on(vllm: str, counted: bool) -> None:
     [("auto", "float32", "float16"), ("auto", "bfloat16", "bfloat16"), ("float32", "bfloat16", "float32")],
 )
 def test_a_checkpoint_of_float32_is_computed_in_16_bits(dtype: str, config: str, computed: str) -> None:
-    assert read(of(dtype=dtype), parse({**MID, "dtype": config}), 121.7).serving.model_dtype == computed
+    assert read(served(of(dtype=dtype)), parse({**MID, "dtype": config}), 121.7).serving.model_dtype == computed
 
 
 @pytest.mark.parametrize(
@@ -81,11 +82,11 @@ def test_a_checkpoint_of_float32_is_computed_in_16_bits(dtype: str, config: str,
 )
 def test_what_cannot_be_predicted_is_refused_with_its_field(args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        read(of(**args), SHAPE, 121.7)
+        read(served(of(**args)), SHAPE, 121.7)
 
 
 @pytest.mark.parametrize("space", ["", "0", "much"])
 def test_a_cpu_needs_the_size_of_its_cache(space: str) -> None:
     env = {"VLLM_CPU_KVCACHE_SPACE": space} if space else {}
     with pytest.raises(ValueError, match=r"serve\.env\.VLLM_CPU_KVCACHE_SPACE: expected GiB of KV cache such as 4"):
-        cpu_space_gib(recipe(serve={"env": env}))
+        cpu_space_gib(served(recipe(serve={"env": env})))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.memory.cache import Serving, layout, state_bytes, token_bytes
-from sparkops.memory.shape import Attention, Recurrent, parse
+from sparkops.engines.vllm.memory.cache import Serving, layout, state_bytes, token_bytes
+from sparkops.engines.vllm.memory.shape import Attention, Recurrent, parse
 from tests.memory.configs import GPT_OSS, MID, QWEN_35B, QWEN_122B, TINY
 from tests.memory.test_shape import GEMMA, MLA, NEMOTRON
 

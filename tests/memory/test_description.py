@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.memory.description import rank_gib
+from sparkops.engines.vllm.memory.weights import rank_gib
 
 GIB = 2**30
 ALL = {

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from sparkops.memory import arguments
+from sparkops.engines.needs import Loading
+from sparkops.engines.vllm.memory import arguments
+from sparkops.engines.vllm.memory.overhead import loaders
+from sparkops.engines.vllm.memory.shape import parse
 from sparkops.memory.bound import OUTSIDE_GIB
 from sparkops.memory.description import Description
-from sparkops.memory.fit import Fit, Measured, fit, lower
-from sparkops.memory.overhead import loaders
+from sparkops.memory.fit import Fit, Measured, fit, lower, served
 from sparkops.memory.pools import Room, room
+from sparkops.memory.relief import FLOOR_GIB
 from sparkops.memory.report import as_json, lines
-from sparkops.memory.shape import parse
 from sparkops.nodes.host import GpuMemory
 from tests.examples import CUDA, HOST, container, rank, recipe
 from tests.memory.cases import SPARK, autoround, predicted, sehyo, shipped
@@ -136,7 +138,7 @@ def test_vllm_0_23_runs_only_some_models_with_its_v2_runner(
 ) -> None:
     candidate = recipe(image={"torch": CUDA, "vllm": image}, serve={"args": args, "env": env})
 
-    assert arguments.read(candidate, parse({**MID, **change}), 79.18).v2 is v2
+    assert arguments.read(served(candidate), parse({**MID, **change}), 79.18).v2 is v2
 
 
 QWEN3_8B = {
@@ -219,7 +221,8 @@ def test_old_and_new_release_fit_together_only_with_the_reserve() -> None:
     ids=["67 GB in 14 files loaded", "78 GB in 2 files froze the host"],
 )
 def test_fastsafetensors_is_safe_where_it_was_seen_to_be(weights_gib: float, shard_gib: float, safe: bool) -> None:
-    named, default, instant = loaders("fastsafetensors", weights_gib, shard_gib, 5.0, 121.7, shared=True)
+    loading = Loading(weights_gib, 5.0, 121.7, FLOOR_GIB, shared=True)
+    named, default, instant = loaders("fastsafetensors", shard_gib, loading)
 
     assert (named.name, named.safe) == ("fastsafetensors", safe)
     assert (default.name, default.safe, instant.safe) == ("safetensors", True, True)

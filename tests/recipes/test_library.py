@@ -11,6 +11,7 @@ import yaml
 from sparkops.config import assets, overlay, recipe, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
+from sparkops.engines import ENGINES
 from sparkops.memory import bound
 from sparkops.render.context import build_context
 
@@ -39,6 +40,7 @@ SYSTEMS = {
     "on images of others": "qwen3.8-27b-nvfp4 qwen3.8-flash-next-nvfp4",
     "a pair of autumn 2026": "mimo-v2.6-flash-tp2",
     "pairs on images of others": "deepseek-v4-flash-0731-tp2 glm-5.3-flash-nvfp4-tp2",
+    "of SGLang": "qwen3.8-27b-nvfp4-sglang deepseek-v4-flash-0731-sglang-tp2",
     "retrieval": "qwen3-vl-embedding-8b qwen3-vl-reranker-8b",
     "without a GPU": "tiny-qwen3-cpu tiny-qwen3-cpu-tp2 tiny-qwen3-cpu-tp2-mp stand-in",
 }
@@ -69,12 +71,13 @@ def test_everything_that_a_build_needs_is_there(shipped_recipe: Recipe) -> None:
 
 @SPARK
 def test_a_claim_covers_what_the_engine_is_told_to_take(shipped_recipe: Recipe) -> None:
-    share = float(shipped_recipe.serve.args["gpu-memory-utilization"])
+    share = float(shipped_recipe.serve.args[ENGINES[shipped_recipe.engine].share_flag])
 
     assert shipped_recipe.memory.claim_gib < SHOWN_GIB
     assert share * SHOWN_GIB + HOST_GIB <= shipped_recipe.memory.claim_gib
     if "kv-cache-memory-bytes" not in shipped_recipe.serve.args:  # with it vLLM ignores the share
-        assert shipped_recipe.memory.claim_gib < share * SHOWN_GIB + 9
+        beside_gib = 15 if shipped_recipe.engine == "sglang" else 9  # graphs and activations are not in its share
+        assert shipped_recipe.memory.claim_gib < share * SHOWN_GIB + beside_gib
     assert not [*bound.refusals(shipped_recipe, "n1", SHOWN_GIB)]
 
 
@@ -144,6 +147,7 @@ def test_drafts_are_for_checkpoints_and_engines_that_can(shipped_recipe: Recipe)
 def test_a_draft_beside_the_model_is_the_one_that_the_engine_reads(shipped_recipe: Recipe) -> None:
     drafting = shipped_recipe.serve.args.get("speculative-config")
     named = drafting.get("model") if isinstance(drafting, dict) else None
+    named = named or shipped_recipe.serve.args.get("speculative-draft-model-path")
 
     assert named == (f"/models/{shipped_recipe.model.draft.path}" if shipped_recipe.model.draft else None)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from sparkops.memory.shape import Attention, Layer, Recurrent, Shape
-from sparkops.nodes.host import GIB
+from sparkops.engines.needs import Layout
+from sparkops.engines.vllm.memory.shape import Attention, Layer, Recurrent, Shape
 
 BYTES = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 TURBOQUANT = {"k8v4": (8, 4), "4bit_nc": (4, 4), "k3v4_nc": (3, 4), "3bit_nc": (3, 3)}
@@ -43,42 +43,6 @@ class Serving:
     draft_tokens: int = 0
     slides: bool = True
     """Whether sliding windows free passed tokens; not with disable-hybrid-kv-cache-manager."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Cache of one rank: every block holds one page of `layers` layers, of one of `groups` groups."""
-
-    page_bytes: int
-    layers: int
-    groups: int
-    block: int
-    """Tokens of the smallest block of attention."""
-    request_blocks: int
-    """Blocks of one request of the full context."""
-    window: int
-    """Tokens of the full context."""
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of one block on one rank."""
-        return self.page_bytes * self.layers
-
-    @property
-    def request_gib(self) -> float:
-        """GiB of one request of the full context on one rank."""
-        return self.request_blocks * self.block_bytes / GIB
-
-    def blocks(self, cache_gib: float) -> int:
-        return max(int(cache_gib * GIB) // self.block_bytes, 0)
-
-    def requests(self, cache_gib: float) -> float:
-        """Return the number of requests of the full context that fit, which vLLM logs as maximum concurrency."""
-        return self.blocks(cache_gib) / self.request_blocks
-
-    def tokens(self, cache_gib: float) -> int:
-        """Return the tokens of those requests, which vLLM logs as GPU KV cache size."""
-        return self.blocks(cache_gib) * self.window // self.request_blocks
 
 
 def layout(shape: Shape, serving: Serving) -> Layout:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparkops.config.recipe import Recipe
-from sparkops.memory import overhead
-from sparkops.memory.bound import scaled
-from sparkops.memory.cache import Serving
-from sparkops.memory.shape import Shape
+from sparkops.engines.needs import Served
+from sparkops.engines.sizes import scaled
+from sparkops.engines.vllm.memory import overhead
+from sparkops.engines.vllm.memory.cache import Serving
+from sparkops.engines.vllm.memory.shape import Shape
 
 LARGE_GIB = 70.0
 """GPU memory from which vLLM uses larger batches: EngineArgs.get_batch_defaults of 0.23.0."""
@@ -39,19 +39,19 @@ class Arguments:
     loader: str
 
 
-def read(recipe: Recipe, shape: Shape, total_gib: float) -> Arguments:
+def read(served: Served, shape: Shape, total_gib: float) -> Arguments:
     """Return the arguments of a recipe on a GPU or node of `total_gib`. Raises ValueError for an invalid one.
 
     Defaults are those of vLLM 0.23.0 for `vllm serve` on one GPU: EngineArgs.get_batch_defaults.
     """
-    args, cpu = recipe.serve.args, recipe.backend == "cpu"
+    args, cpu = served.args, served.cpu
     large = total_gib >= LARGE_GIB and not cpu
     drafts = _draft_tokens(args)
     requests = _number(args, "max-num-seqs", 1024 if large else 128 if cpu else 256)
     serving = Serving(
         window=_number(args, "max-model-len", shape.window),
         batched_tokens=_number(args, "max-num-batched-tokens", 8192 if large else 2048),
-        ranks=recipe.serve.tensor_parallel,
+        ranks=served.ranks,
         block=_number(args, "block-size", 128 if cpu else 16),
         model_dtype=_model_dtype(args, shape),
         dtype=str(args.get("kv-cache-dtype", "auto")),
@@ -62,14 +62,14 @@ def read(recipe: Recipe, shape: Shape, total_gib: float) -> Arguments:
     )
     largest = _number(args, "max-cudagraph-capture-size", overhead.captured(requests, drafts))
     graphs = 0 if cpu or args.get("enforce-eager") is True else largest
-    v2 = not cpu and _is_v2(recipe, shape)
-    counted = _counts_graphs(recipe) and not v2
+    v2 = not cpu and _is_v2(served, shape)
+    counted = _counts_graphs(served) and not v2
     return Arguments(serving, requests, graphs, counted, v2, str(args.get("load-format", "auto")))
 
 
-def cpu_space_gib(recipe: Recipe) -> float:
+def cpu_space_gib(served: Served) -> float:
     """Return the KV cache of a recipe for the CPU in GiB. Raises ValueError if it sets none."""
-    space = recipe.serve.env.get(CPU_SPACE, "")
+    space = served.env.get(CPU_SPACE, "")
     if not space.isdecimal() or not int(space):
         raise ValueError(f"serve.env.{CPU_SPACE}: expected GiB of KV cache such as 4, got {space!r}")
     return float(space)
@@ -97,22 +97,22 @@ def _draft_tokens(args: Mapping[str, Any]) -> int:
     return _number(drafts, "num_speculative_tokens", 1)
 
 
-def _counts_graphs(recipe: Recipe) -> bool:
+def _counts_graphs(served: Served) -> bool:
     """Return whether the share includes graphs: VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS, the default from 0.21 on."""
-    release = RELEASE.match(recipe.image.vllm or "")
+    release = RELEASE.match(served.release or "")
     return release is None or int(release[1]) >= 21
 
 
-def _is_v2(recipe: Recipe, shape: Shape) -> bool:
+def _is_v2(served: Served, shape: Shape) -> bool:
     """Return whether vLLM 0.23 runs the model with its V2 model runner: use_v2_model_runner in vllm/config/vllm.py."""
-    release = RELEASE.match(recipe.image.vllm or "")
+    release = RELEASE.match(served.release or "")
     if release is None or int(release[1]) != V2_RELEASE:
         return False
-    if V2_SETTING in recipe.serve.env:
-        return recipe.serve.env[V2_SETTING] == "1"
-    drafts = recipe.serve.args.get("speculative-config")
+    if V2_SETTING in served.env:
+        return served.env[V2_SETTING] == "1"
+    drafts = served.args.get("speculative-config")
     ngrams = isinstance(drafts, Mapping) and drafts.get("method") in WITHOUT_MODEL
-    supported = shape.dense and not recipe.serve.args.get("quantization") and not ngrams
+    supported = shape.dense and not served.args.get("quantization") and not ngrams
     return supported and any(name in V2_ARCHITECTURES for name in shape.architectures)
 
 

@@ -7,12 +7,10 @@ with an error of a few GiB; docs/evidence/memory.md compares the sum with measur
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from sparkops.memory.cache import Serving
-from sparkops.memory.relief import FLOOR_GIB
-from sparkops.memory.shape import Shape
-from sparkops.nodes.host import GIB
+from sparkops.engines.needs import GIB, GRAPHS, Loader, Loading, Term
+from sparkops.engines.vllm.memory.cache import Serving
+from sparkops.engines.vllm.memory.shape import Shape
 
 RUNTIME_GIB, LEAST_RUNTIME_GIB = 0.4, 0.15
 VISION_GIB = 1.6
@@ -20,20 +18,11 @@ LOGIT_BYTES, LEAST_LOGIT_BYTES = 10, 6
 """Bytes of a logit while the V1 model runner samples, fitted; at least 2 in 16 bits and a copy in 4 (Sampler of V2)."""
 GRAPH_GIB, GRAPH_SIZE_GIB, GRAPH_LAYERS = 0.134, 0.0227, 48
 MOST_CAPTURED = 512
-GRAPHS = "CUDA graphs"
 CPU_HOST_GIB = 2.4
 """Host side of vLLM on a CPU: recipes/tiny-qwen3-cpu.yaml, measured in three processes with 0.32.0."""
 MMAP = ("auto", "hf", "safetensors")
 INSTANT_GIB = 4.4
 """GiB that InstantTensor keeps on each of two Sparks: MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#204."""
-
-
-@dataclass(frozen=True)
-class Term:
-    """One part of the memory in GiB."""
-
-    name: str
-    gib: float
 
 
 def terms(shape: Shape, serving: Serving, requests: int, graphs: int, *, v2: bool = False) -> tuple[Term, ...]:
@@ -87,39 +76,17 @@ def graph_gib(largest: int, layers: int) -> float:
     return GRAPH_GIB + GRAPH_SIZE_GIB * count * layers / GRAPH_LAYERS if count else 0.0
 
 
-@dataclass(frozen=True)
-class Loader:
-    """One load-format. `peak_gib` is the peak on the node while it loads; None if unknown."""
-
-    name: str
-    peak_gib: float | None
-    limit_gib: float
-    terms: str
-
-    @property
-    def safe(self) -> bool | None:
-        """Whether the peak leaves FLOOR_GIB free; None if unknown."""
-        return None if self.peak_gib is None else self.peak_gib <= self.limit_gib
-
-    def __str__(self) -> str:
-        if self.peak_gib is None:
-            return f"{self.name}: unknown: {self.terms}"
-        relation = "within" if self.safe else "NOT SAFE: above"
-        return f"{self.name}: {self.terms} = {self.peak_gib:.1f} GiB, {relation} {self.limit_gib:.1f} GiB"
-
-
-def loaders(
-    named: str, weights_gib: float, shard_gib: float, host_gib: float, total_gib: float, *, shared: bool
-) -> Iterator[Loader]:
-    """Yield the known loaders, that of the recipe first. `shared`: CPU and GPU have one memory.
+def loaders(named: str, shard_gib: float, loading: Loading) -> Iterator[Loader]:
+    """Yield the known loaders, that of the recipe first. `shard_gib`: the largest file.
 
     fastsafetensors copies whole files to the GPU (fastsafetensors_weights_iterator of vLLM 0.23.0) and reads them
     through the page cache, which a GB10 counts as used, so one file counts twice: 67 GB in 14 files loaded at 0.85,
     78 GB in 2 files froze the host at 0.84 (forum post on AutoRound). The default loader maps files; the kernel frees
     their clean pages.
     """
-    host_gib, floor_gib = (host_gib, FLOOR_GIB) if shared else (0.0, 0.0)
-    limit_gib, side = total_gib - floor_gib, f" + host side {host_gib:g}" if host_gib else ""
+    shared, weights_gib = loading.shared, loading.weights_gib
+    host_gib, floor_gib = (loading.host_gib, loading.floor_gib) if shared else (0.0, 0.0)
+    limit_gib, side = loading.total_gib - floor_gib, f" + host side {host_gib:g}" if host_gib else ""
     known = {
         "safetensors": (0.0, f"weights {weights_gib:.1f}{side}"),
         "fastsafetensors": (
