@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -99,8 +100,9 @@ def load_gate() -> bytes:
 
 def load_parser(engine: str) -> bytes:
     """Return the script with which an engine's own parser reads arguments; empty for an engine without one."""
-    file = shipped.directory("templates") / "arguments" / f"{engine}.py"
-    return file.read_bytes() if file.is_file() else b""
+    with suppress(FileNotFoundError):
+        return (shipped.directory("templates") / "arguments" / f"{engine}.py").read_bytes()
+    return b""
 
 
 def load_hub_packages() -> bytes:

@@ -17,10 +17,11 @@ from sparkops.config import recipe, shipped
 from sparkops.config.recipe import Recipe
 from sparkops.docker import ranks
 from sparkops.engines import ENGINES
+from sparkops.images.arguments import SEAT
 from sparkops.names import Slot
 from sparkops.release import Rank, Release
 from tests.arguments import scratch
-from tests.arguments.command_lines import SEAT, recipes
+from tests.arguments.command_lines import recipes
 from tests.fleet.inventory import pip_settings, wheel_folder
 from tests.fleet.shell import say, step
 from tests.gpu.evidence import cell

@@ -18,7 +18,12 @@ KERNELS = ("sglang-kernel", "sgl-kernel")
 """Newer and older name of the package with the module sgl_kernel."""
 
 
-def sglang_verdicts(facts: ImageFacts, _: str | None, *, on_gpu: bool) -> Iterator[GateVerdict]:
+def sglang_verdicts(
+    facts: ImageFacts,
+    requirement: str | None,  # noqa: ARG001 - a recipe states the version by the digest of its image
+    *,
+    on_gpu: bool,
+) -> Iterator[GateVerdict]:
     """Yield the checks of an image with SGLang, whose version a recipe states by its digest only."""
     installed = dict(package.split("==", 1) for package in facts.packages)
     version = installed.get("sglang", "")
