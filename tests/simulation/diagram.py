@@ -32,7 +32,8 @@ def diagram() -> str:
 
 def _chart(mode: Mode) -> str:
     """One chain of the phases, then one line for each end that failures of some phases have in common."""
-    chain, failing = [], dict[str, list[str]]()
+    chain: list[str] = []
+    failing: dict[str, list[str]] = {}
     for journal in _phases(_begun(mode)):
         assert journal.swap is not None
         chain.append(_box(journal.swap.phase))
