@@ -42,6 +42,144 @@ from sparkops.status.read import Reader
 from sparkops.weights import models
 from sparkops.weights.checkpoint import ModelDirectory
 
+CONNECT_S = 3.0
+
+
+@dataclass(frozen=True)
+class DoctorResult:
+    """The diagnosis, and the status that it is based on."""
+
+    diagnosis: Diagnosis
+    status: Status
+
+
+def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | None = None) -> DoctorResult:
+    """Examine all nodes and pairs. Changes nothing and does not disturb running services."""
+    fleet = connected.fleet
+    outcomes = connected.on_each(lambda member: _examine(member, report, gateway=fleet.gateway is not None))
+    outcomes = {**connected.unreachable, **outcomes}
+    results = {name: outcomes[name] for name in fleet.nodes if name in outcomes}
+    nodes = [node for node in results.values() if isinstance(node, NodeFacts)]
+    joined = topology.pairs({node.name: node.fabric for node in nodes}, fleet.nodes, fleet.fabric)
+    live = [
+        finding
+        for pair, ranks in topology.pairs_to_test(joined)
+        for finding in preflight.run(connected, ranks, pair.facts, report=report)
+    ]
+    with closing(Reader(fleet, connected.members, fleet.gateway)) as reader:
+        read = {name: reported(name, outcome) for name, outcome in reader.read().items()}
+    reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **read}
+    status = join(list(results), reports, fleet.gateway)
+    live += rules.reached(nodes, reports, status.drift)
+    live += rules.unresolved(status.drift)
+    live += rules.watched(status.findings)
+    live += rules.cordoned(status.nodes)
+    live += closed_addresses(status)
+    live += login.findings(nodes) if login else ()
+    return DoctorResult(rules.diagnose(results, joined, live), status)
+
+
+def closed_addresses(status: Status) -> Iterator[Finding]:
+    """Connect to every service behind a running gateway as a client does, and yield the closed addresses."""
+    gateway = status.gateway
+    if gateway is None or gateway.state != "up":
+        return
+    for url in (service.url for service in status.services if service.url):
+        parts = urlsplit(url)
+        try:
+            socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
+        except OSError as error:
+            yield rules.closed(gateway.node, url, error.strerror or str(error))
+
+
+def _examine(member: Member, report: OnEvent, *, gateway: bool) -> NodeFacts:
+    report(Event(member.name, "examining", lasting=False))
+    before_s = time.time()
+    try:
+        of_host = host.parse(member.node.run(host.PREFLIGHT).stdout)
+        after_s = time.time()
+        ranks = observe.containers(member)
+        return NodeFacts(
+            name=member.name,
+            config=member.config,
+            host=of_host,
+            machine=parse_machine(member.node.run(machine_query()).stdout),
+            fabric=preflight.facts_of(member),
+            docker=member.engine.version["Version"],
+            skew_s=rules.skew(before_s, of_host.now_s, after_s),
+            containers=ranks,
+            filtered=_filtered(member) if any(rank.callers or rank.peers for rank in ranks) else None,
+            gateway=gateway,
+            agents=_agents(member),
+            weights=_weights(member),
+        )
+    except ValueError as error:
+        raise NotReady(member.name, f"unexpected output of the query: {error}") from None
+
+
+def _filtered(member: Member) -> frozenset[int] | None:
+    """Return the ports that the guard has closed; None where it cannot report them, which is a finding itself."""
+    try:
+        return firewall.closed_ports(member.node.run(firewall.RULESET).stdout)
+    except CommandFailed:
+        return None
+
+
+def _agents(member: Member) -> dict[str, str]:
+    inspects = {name: member.engine.container(name) for name in (CONTAINER, GATEWAY)}
+    return {name: inspect["State"]["Status"] for name, inspect in inspects.items() if inspect}
+
+
+def _weights(member: Member) -> ModelDirectory | NodeError:
+    try:
+        return models.look(member)
+    except NodeError as error:
+        return error
+
+
+HUB = "https://huggingface.co"
+HERE = "this machine"
+HUB_S = 5.0
+MAKE_ONE = "Create a token (type: read) at the hub, save it in a file of mode 600, set HF_TOKEN_PATH to the file."
+
+
+@dataclass(frozen=True)
+class HubLogin:
+    """The operator's token and the URL of another hub; empty without one."""
+
+    token: str = field(default="", repr=False)
+    endpoint: str = ""
+
+    def findings(self, nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
+        """Verify the token at the hub. Without a token, yield a finding if weights are still to be downloaded."""
+        if self.token:
+            yield from self._refused()
+            return
+        directories = [node.weights for node in nodes if isinstance(node.weights, ModelDirectory)]
+        checkpoints = (checkpoint for directory in directories for checkpoint in directory.checkpoints.values())
+        if nodes and len(directories) == len(nodes) and not any(item.complete for item in checkpoints):
+            names = ", ".join(node.name for node in nodes)
+            problem = f"no token is configured, and no node has a complete model: {names}"
+            yield rules.warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
+
+    def _refused(self) -> Iterator[Finding]:
+        """Yield a finding for a refused token. Redirects are not followed: they would send the token elsewhere."""
+        url = f"{(self.endpoint or HUB).rstrip('/')}/api/whoami-v2"
+        headers = {"Authorization": f"Bearer {self.token}"}
+        try:
+            status = requests.get(url, headers=headers, timeout=HUB_S, allow_redirects=False).status_code
+        except requests.RequestException as error:
+            problem = f"the token could not be verified at {url}: {type(error).__name__}"
+            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
+            return
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            problem = f"the hub refused the token: {url} answered {status}, expected 200"
+            yield Finding(code="HUB_LOGIN", node=HERE, problem=problem, next_step=MAKE_ONE)
+        elif status != HTTPStatus.OK:
+            problem = f"the token could not be verified: {url} answered {status}, expected 200"
+            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
+
+
 AS_ROOT = 'if [ "$(id -u)" != 0 ]; then set -- sudo -n "$@"; fi; exec "$@"'
 TIMEOUT_S = 60.0
 
@@ -107,86 +245,6 @@ def _as_root(*argv: str) -> tuple[str, Command]:
     return f"sudo {' '.join(argv)}", command
 
 
-HUB = "https://huggingface.co"
-HERE = "this machine"
-HUB_S = 5.0
-MAKE_ONE = "Create a token (type: read) at the hub, save it in a file of mode 600, set HF_TOKEN_PATH to the file."
-
-
-@dataclass(frozen=True)
-class HubLogin:
-    """The operator's token and the URL of another hub; empty without one."""
-
-    token: str = field(default="", repr=False)
-    endpoint: str = ""
-
-    def findings(self, nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
-        """Verify the token at the hub. Without a token, yield a finding if weights are still to be downloaded."""
-        if self.token:
-            yield from self._refused()
-            return
-        directories = [node.weights for node in nodes if isinstance(node.weights, ModelDirectory)]
-        checkpoints = (checkpoint for directory in directories for checkpoint in directory.checkpoints.values())
-        if nodes and len(directories) == len(nodes) and not any(item.complete for item in checkpoints):
-            names = ", ".join(node.name for node in nodes)
-            problem = f"no token is configured, and no node has a complete model: {names}"
-            yield rules.warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
-
-    def _refused(self) -> Iterator[Finding]:
-        """Yield a finding for a refused token. Redirects are not followed: they would send the token elsewhere."""
-        url = f"{(self.endpoint or HUB).rstrip('/')}/api/whoami-v2"
-        headers = {"Authorization": f"Bearer {self.token}"}
-        try:
-            status = requests.get(url, headers=headers, timeout=HUB_S, allow_redirects=False).status_code
-        except requests.RequestException as error:
-            problem = f"the token could not be verified at {url}: {type(error).__name__}"
-            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
-            return
-        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            problem = f"the hub refused the token: {url} answered {status}, expected 200"
-            yield Finding(code="HUB_LOGIN", node=HERE, problem=problem, next_step=MAKE_ONE)
-        elif status != HTTPStatus.OK:
-            problem = f"the token could not be verified: {url} answered {status}, expected 200"
-            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
-
-
-CONNECT_S = 3.0
-
-
-@dataclass(frozen=True)
-class DoctorResult:
-    """The diagnosis, and the status that it is based on."""
-
-    diagnosis: Diagnosis
-    status: Status
-
-
-def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | None = None) -> DoctorResult:
-    """Examine all nodes and pairs. Changes nothing and does not disturb running services."""
-    fleet = connected.fleet
-    outcomes = connected.on_each(lambda member: _examine(member, report, gateway=fleet.gateway is not None))
-    outcomes = {**connected.unreachable, **outcomes}
-    results = {name: outcomes[name] for name in fleet.nodes if name in outcomes}
-    nodes = [node for node in results.values() if isinstance(node, NodeFacts)]
-    joined = topology.pairs({node.name: node.fabric for node in nodes}, fleet.nodes, fleet.fabric)
-    live = [
-        finding
-        for pair, ranks in topology.pairs_to_test(joined)
-        for finding in preflight.run(connected, ranks, pair.facts, report=report)
-    ]
-    with closing(Reader(fleet, connected.members, fleet.gateway)) as reader:
-        read = {name: reported(name, outcome) for name, outcome in reader.read().items()}
-    reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **read}
-    status = join(list(results), reports, fleet.gateway)
-    live += rules.reached(nodes, reports, status.drift)
-    live += rules.unresolved(status.drift)
-    live += rules.watched(status.findings)
-    live += rules.cordoned(status.nodes)
-    live += closed_addresses(status)
-    live += login.findings(nodes) if login else ()
-    return DoctorResult(rules.diagnose(results, joined, live), status)
-
-
 def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
     """Run the fixes one by one, and wait for what they start. Return a row with the output or the error of each."""
     rows = []
@@ -205,61 +263,3 @@ def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
 def _ask(member: Member, started: StartedAgent) -> None:
     """Raise NodeError or ValueError until the container is ready."""
     started.check(member.node.run(started.answers).stdout)
-
-
-def closed_addresses(status: Status) -> Iterator[Finding]:
-    """Connect to every service behind a running gateway as a client does, and yield the closed addresses."""
-    gateway = status.gateway
-    if gateway is None or gateway.state != "up":
-        return
-    for url in (service.url for service in status.services if service.url):
-        parts = urlsplit(url)
-        try:
-            socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
-        except OSError as error:
-            yield rules.closed(gateway.node, url, error.strerror or str(error))
-
-
-def _examine(member: Member, report: OnEvent, *, gateway: bool) -> NodeFacts:
-    report(Event(member.name, "examining", lasting=False))
-    before_s = time.time()
-    try:
-        of_host = host.parse(member.node.run(host.PREFLIGHT).stdout)
-        after_s = time.time()
-        ranks = observe.containers(member)
-        return NodeFacts(
-            name=member.name,
-            config=member.config,
-            host=of_host,
-            machine=parse_machine(member.node.run(machine_query()).stdout),
-            fabric=preflight.facts_of(member),
-            docker=member.engine.version["Version"],
-            skew_s=rules.skew(before_s, of_host.now_s, after_s),
-            containers=ranks,
-            filtered=_filtered(member) if any(rank.callers or rank.peers for rank in ranks) else None,
-            gateway=gateway,
-            agents=_agents(member),
-            weights=_weights(member),
-        )
-    except ValueError as error:
-        raise NotReady(member.name, f"unexpected output of the query: {error}") from None
-
-
-def _filtered(member: Member) -> frozenset[int] | None:
-    """Return the ports that the guard has closed; None where it cannot report them, which is a finding itself."""
-    try:
-        return firewall.closed_ports(member.node.run(firewall.RULESET).stdout)
-    except CommandFailed:
-        return None
-
-
-def _agents(member: Member) -> dict[str, str]:
-    inspects = {name: member.engine.container(name) for name in (CONTAINER, GATEWAY)}
-    return {name: inspect["State"]["Status"] for name, inspect in inspects.items() if inspect}
-
-
-def _weights(member: Member) -> ModelDirectory | NodeError:
-    try:
-        return models.look(member)
-    except NodeError as error:
-        return error

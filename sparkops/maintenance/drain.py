@@ -37,51 +37,6 @@ from sparkops.nodes.waiting import Waiting
 from sparkops.release import Release
 from sparkops.swap.model import Deployment
 
-
-def read_cordon(operation: Operation, node: str) -> Cordon:
-    """Return the cordon of a node. Raises NotReady where no guard keeps one, and errors of nodes."""
-    member = operation.connected.member(node)
-    if not leases.guarded(member):
-        step = "docker start sparkops-guard, on the node; before its first deploy a node needs no cordon"
-        raise NotReady(node, "no guard runs on it, which keeps the cordon", next_step=step)
-    if (kept := leases.kept_cordon(member)) is None:
-        step = "The next deploy replaces it: sparkops deploy RECIPE"
-        raise NotReady(node, "its guard is of an earlier version, without cordons", next_step=step)
-    return kept
-
-
-def change_cordon(operation: Operation, node: str, make: Callable[[Cordon], Cordon]) -> Cordon:
-    """Change the cordon of a node and return it. Raises Busy while a swap may still start an engine there.
-
-    Raises what `read` raises, too.
-    """
-
-    def attempt() -> Cordon:
-        was = read_cordon(operation, node)
-        to = make(was)
-        if to != was:
-            with connect_guard(operation.connected.member(node)) as opened:
-                opened.set_cordon(was, to)
-        return to
-
-    return operation.until_free(attempt)
-
-
-def drop_elsewhere(operation: Operation, node: str, service: str) -> None:
-    """Drop a service that is back on `node` from what drains have taken from other nodes: it was there only meanwhile.
-
-    A node that cannot be read keeps it, and its return moves the service: that is reported.
-    """
-
-    def drop(member: Member) -> None:
-        if member.name != node and service in leases.cordon_of(member).displaced:
-            change_cordon(operation, member.name, partial(Cordon.restored, service=service))
-
-    for name, outcome in operation.connected.on_each(drop).items():
-        if isinstance(outcome, SparkopsError):
-            operation.report(Event(name, f"may still have {service} as taken from it: {outcome}"))
-
-
 POLL_S = 2.0
 END_S = 600.0
 """Seconds for engines to stop after the time for which they are kept warm, as a phase waits for an unknown state."""
@@ -291,3 +246,47 @@ def wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
         raise stopped from None
     if lefts:
         raise Busy("\n".join(lefts.values()), next_step=step)
+
+
+def read_cordon(operation: Operation, node: str) -> Cordon:
+    """Return the cordon of a node. Raises NotReady where no guard keeps one, and errors of nodes."""
+    member = operation.connected.member(node)
+    if not leases.guarded(member):
+        step = "docker start sparkops-guard, on the node; before its first deploy a node needs no cordon"
+        raise NotReady(node, "no guard runs on it, which keeps the cordon", next_step=step)
+    if (kept := leases.kept_cordon(member)) is None:
+        step = "The next deploy replaces it: sparkops deploy RECIPE"
+        raise NotReady(node, "its guard is of an earlier version, without cordons", next_step=step)
+    return kept
+
+
+def change_cordon(operation: Operation, node: str, make: Callable[[Cordon], Cordon]) -> Cordon:
+    """Change the cordon of a node and return it. Raises Busy while a swap may still start an engine there.
+
+    Raises what `read` raises, too.
+    """
+
+    def attempt() -> Cordon:
+        was = read_cordon(operation, node)
+        to = make(was)
+        if to != was:
+            with connect_guard(operation.connected.member(node)) as opened:
+                opened.set_cordon(was, to)
+        return to
+
+    return operation.until_free(attempt)
+
+
+def drop_elsewhere(operation: Operation, node: str, service: str) -> None:
+    """Drop a service that is back on `node` from what drains have taken from other nodes: it was there only meanwhile.
+
+    A node that cannot be read keeps it, and its return moves the service: that is reported.
+    """
+
+    def drop(member: Member) -> None:
+        if member.name != node and service in leases.cordon_of(member).displaced:
+            change_cordon(operation, member.name, partial(Cordon.restored, service=service))
+
+    for name, outcome in operation.connected.on_each(drop).items():
+        if isinstance(outcome, SparkopsError):
+            operation.report(Event(name, f"may still have {service} as taken from it: {outcome}"))

@@ -20,167 +20,6 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase
 from sparkops.swap.trouble import NEXT
 
-ENDED_WELL = {0, 137, 143}
-"""Exit codes of a program that ended by itself, or by the SIGKILL or SIGTERM of `docker stop`."""
-
-
-def awaited(container: Container, states: Sequence[ServiceState]) -> str | None:
-    """Return what the guard of a container waits for, as its leader reports it; None for nothing."""
-    texts = (state.progress.get(container.node, {}).get(container.name) for state in states)
-    return next((text for text in texts if text), None)
-
-
-def why_failing(rank: RankReport, service: ServiceReport) -> tuple[str, str]:
-    """Return the problem of a container and the next command; both empty if it works or was stopped."""
-    if service.ended and not rank.container.running:
-        return "", ""
-    reported = _reported(rank.container, service.states)
-    problem = reported.partition(NEXT)[0] or ("" if _replaced(rank, service) else _observed(rank))
-    if not problem:
-        return "", ""
-    step = reported.partition(NEXT)[2]
-    verb = "history" if service.states else "logs"
-    return problem, step or f"sparkops {verb} {service.name}"
-
-
-def _reported(container: Container, states: Sequence[ServiceState]) -> str:
-    """Return why its last start failed, as its guard reports it; empty if it did not."""
-    reports = (state.reports.get(container.node) for state in states)
-    return next((text for report in reports if report and (text := report.engine(container.name).problem)), "")
-
-
-def _replaced(rank: RankReport, service: ServiceReport) -> bool:
-    """Return whether a container has ended while another release of its service works: its end is history.
-
-    The gateway alone shows that too, while no guard can be asked.
-    """
-    if service.live is None or (service.led and not service.states):
-        return False
-    return rank not in service.live_ranks and not rank.container.running
-
-
-def _observed(rank: RankReport) -> str:
-    container = rank.container
-    if container.oom_killed:
-        return f"{container.name} was OOM-killed"
-    if container.state == "restarting":
-        return f"{container.name} is in a restart loop: {container.restarts} restarts, exit code {container.exit_code}"
-    if not container.running:
-        code = container.exit_code
-        return "" if code in ENDED_WELL else f"{container.name} exited with code {code}"
-    failing = rank.health is Health.FAILING
-    return f"{container.name} runs, but /health does not answer" if failing else ""
-
-
-NEEDS_PERSON = "NEEDS_PERSON"
-GUARD_DOWN = "GUARD_DOWN"
-GUARD_SILENT = "GUARD_SILENT"
-CORDON_UNREAD = "CORDON_UNREAD"
-URGENCY = (NEEDS_PERSON, GUARD_DOWN, "LIVE_NOT_RUNNING", "RESTARTING", "RANK_MISSING", GUARD_SILENT)
-"""Codes that are shown before the others, the most urgent first."""
-
-
-def drift_of(service: ServiceReport) -> Iterator[Drift]:
-    """Yield every difference in one service."""
-    name = service.name
-    running = [rank.container for rank in service.ranks if rank.container.running]
-    for container in running:
-        if container.state == "restarting":
-            detail = f"{container.name} is in a restart loop"
-            yield Drift(code="RESTARTING", node=container.node, detail=detail, next_step=f"sparkops logs {name}")
-    for container in (rank.container for rank in service.ranks if rank.listed):
-        detail = f"{container.name}: Docker does not answer `docker inspect`, only its list is known"
-        step = f"docker inspect {container.name}, on {container.node}; a restart of Docker may be needed"
-        yield Drift(code="NOT_INSPECTED", node=container.node, detail=detail, next_step=step)
-    for ranks in replicas(service.ranks):
-        for number in missing(ranks):
-            head = ranks[0].container
-            detail = f"{name}: rank {number} of {head.release} ({head.slot}) is not running, so the replica cannot work"
-            yield Drift(code="RANK_MISSING", node=head.node, detail=detail, next_step=f"sparkops history {name}")
-    yield from _of_journals(service)
-    yield from _of_traffic(service)
-    yield from _of_releases(service)
-    for container in running if service.states else ():
-        if container.restart_policy != "no":
-            detail = f"{container.name} has Docker's restart policy {container.restart_policy}: its guard starts it"
-            step = f"docker update --restart=no {container.name}, on {container.node}"
-            yield Drift(code="RESTART_POLICY", node=container.node, detail=detail, next_step=step)
-
-
-def _of_traffic(service: ServiceReport) -> Iterator[Drift]:
-    active = service.front.active if service.front else None
-    if active and service.live is None:
-        containers = (rank.container for rank in service.ranks)
-        node = next((container.node for container in containers if container.release == active.release), "")
-        detail = f"{service.name}: {active.release} is active but not running"
-        journal = next(iter(service.journals), Journal(service.name, ""))
-        missing = [name for state in service.states for name in state.missing]
-        step = trouble.next_step(journal, f"{active.release} does not answer", missing)
-        yield Drift(code="LIVE_NOT_RUNNING", node=node, detail=detail, next_step=step)
-
-
-def _of_journals(service: ServiceReport) -> Iterator[Drift]:
-    """Yield what the leader cannot continue without an operator, and the guards that it does not reach."""
-    name = service.name
-    for state in service.states:
-        leader = state.journal.leader
-        if state.direct and state.journal.deployments:
-            detail = f"{name} serves without a gateway, by an earlier version of sparkops: it can only be stopped"
-            step = f"sparkops stop {name}, then deploy it again"
-            yield Drift(code="NO_GATEWAY", node=leader, detail=detail, next_step=step)
-        if state.needs_operator:
-            detail = f"{name}: {trouble.reason(state.needs_operator)}"
-            step = trouble.next_step(state.journal, state.needs_operator, state.missing)
-            yield Drift(code=NEEDS_PERSON, node=leader, detail=detail, next_step=step)
-        for node in sorted(set(state.missing) & set(state.why_missing)):  # a guard that has just started asks soon
-            why = state.why_missing[node]
-            detail = f"{name}: {leader} cannot reach the guard of {node}, swaps wait: {why}"
-            step = f"docker logs {CONTAINER}, on {node}"
-            yield Drift(code="GUARD_NOT_REACHED", node=node, detail=detail, next_step=step)
-
-
-def _of_releases(service: ServiceReport) -> Iterator[Drift]:
-    """Yield containers that no release needs. Two releases are right during a swap, and while the old one is warm."""
-    if not service.led:
-        return  # which releases it needs is unknown
-    if service.front is None:
-        return
-    deployments = [deployment for journal in service.journals for deployment in journal.deployments]
-    needed = {rank.place for deployment in deployments for rank in deployment.ranks}
-    for rank in service.ranks:
-        container = rank.container
-        if container.running and (container.node, container.name) not in needed and rank not in service.live_ranks:
-            detail = f"{container.name} runs, but no release of its service needs it"
-            step = f"docker stop {container.name}, on {container.node}"
-            yield Drift(code="ORPHAN", node=container.node, detail=detail, next_step=step)
-
-
-def _unread_guards(reports: Sequence[NodeReport]) -> Iterator[Drift]:
-    """Yield the guards whose journals or cordon could not be read."""
-    for report in reports:
-        if error := report.guard_error:
-            detail = f"{without_node(error)}; what it leads is shown from containers and gateway"
-            code = GUARD_DOWN if isinstance(error, NotReady) else GUARD_SILENT
-            yield Drift(code=code, node=report.name, detail=detail, next_step=error.next_step)
-        if error := report.cordon_error:
-            detail = f"{without_node(error)}; nothing new starts there until it can be read"
-            yield Drift(code=CORDON_UNREAD, node=report.name, detail=detail, next_step=error.next_step)
-
-
-def without_node(error: SparkopsError) -> str:
-    """Return the text of an error without the name of its node, which is shown beside it."""
-    return error.problem if isinstance(error, NodeError) else str(error)
-
-
-def _gateway_drift(reports: Sequence[NodeReport]) -> list[Drift]:
-    """Return the differences in the gateway itself."""
-    return [
-        Drift(code=code, node=report.name, detail=detail, next_step=f"docker logs {GATEWAY}, on {report.name}")
-        for report in reports
-        if report.gateway
-        for code, detail in report.gateway.drift
-    ]
-
 
 def join(
     names: Sequence[str], reports: Mapping[str, NodeReport | SparkopsError], gateway: GatewayPlace | None = None
@@ -360,3 +199,165 @@ def _rank(rank: RankReport, service: ServiceReport) -> picture.RankRow:
 
 def _rounded(figure: float | None, digits: int = 3) -> float | None:
     return None if figure is None else round(figure, digits)
+
+
+ENDED_WELL = {0, 137, 143}
+"""Exit codes of a program that ended by itself, or by the SIGKILL or SIGTERM of `docker stop`."""
+
+
+def awaited(container: Container, states: Sequence[ServiceState]) -> str | None:
+    """Return what the guard of a container waits for, as its leader reports it; None for nothing."""
+    texts = (state.progress.get(container.node, {}).get(container.name) for state in states)
+    return next((text for text in texts if text), None)
+
+
+def why_failing(rank: RankReport, service: ServiceReport) -> tuple[str, str]:
+    """Return the problem of a container and the next command; both empty if it works or was stopped."""
+    if service.ended and not rank.container.running:
+        return "", ""
+    reported = _reported(rank.container, service.states)
+    problem = reported.partition(NEXT)[0] or ("" if _replaced(rank, service) else _observed(rank))
+    if not problem:
+        return "", ""
+    step = reported.partition(NEXT)[2]
+    verb = "history" if service.states else "logs"
+    return problem, step or f"sparkops {verb} {service.name}"
+
+
+def _reported(container: Container, states: Sequence[ServiceState]) -> str:
+    """Return why its last start failed, as its guard reports it; empty if it did not."""
+    reports = (state.reports.get(container.node) for state in states)
+    return next((text for report in reports if report and (text := report.engine(container.name).problem)), "")
+
+
+def _replaced(rank: RankReport, service: ServiceReport) -> bool:
+    """Return whether a container has ended while another release of its service works: its end is history.
+
+    The gateway alone shows that too, while no guard can be asked.
+    """
+    if service.live is None or (service.led and not service.states):
+        return False
+    return rank not in service.live_ranks and not rank.container.running
+
+
+def _observed(rank: RankReport) -> str:
+    container = rank.container
+    if container.oom_killed:
+        return f"{container.name} was OOM-killed"
+    if container.state == "restarting":
+        return f"{container.name} is in a restart loop: {container.restarts} restarts, exit code {container.exit_code}"
+    if not container.running:
+        code = container.exit_code
+        return "" if code in ENDED_WELL else f"{container.name} exited with code {code}"
+    failing = rank.health is Health.FAILING
+    return f"{container.name} runs, but /health does not answer" if failing else ""
+
+
+NEEDS_PERSON = "NEEDS_PERSON"
+GUARD_DOWN = "GUARD_DOWN"
+GUARD_SILENT = "GUARD_SILENT"
+CORDON_UNREAD = "CORDON_UNREAD"
+URGENCY = (NEEDS_PERSON, GUARD_DOWN, "LIVE_NOT_RUNNING", "RESTARTING", "RANK_MISSING", GUARD_SILENT)
+"""Codes that are shown before the others, the most urgent first."""
+
+
+def drift_of(service: ServiceReport) -> Iterator[Drift]:
+    """Yield every difference in one service."""
+    name = service.name
+    running = [rank.container for rank in service.ranks if rank.container.running]
+    for container in running:
+        if container.state == "restarting":
+            detail = f"{container.name} is in a restart loop"
+            yield Drift(code="RESTARTING", node=container.node, detail=detail, next_step=f"sparkops logs {name}")
+    for container in (rank.container for rank in service.ranks if rank.listed):
+        detail = f"{container.name}: Docker does not answer `docker inspect`, only its list is known"
+        step = f"docker inspect {container.name}, on {container.node}; a restart of Docker may be needed"
+        yield Drift(code="NOT_INSPECTED", node=container.node, detail=detail, next_step=step)
+    for ranks in replicas(service.ranks):
+        for number in missing(ranks):
+            head = ranks[0].container
+            detail = f"{name}: rank {number} of {head.release} ({head.slot}) is not running, so the replica cannot work"
+            yield Drift(code="RANK_MISSING", node=head.node, detail=detail, next_step=f"sparkops history {name}")
+    yield from _of_journals(service)
+    yield from _of_traffic(service)
+    yield from _of_releases(service)
+    for container in running if service.states else ():
+        if container.restart_policy != "no":
+            detail = f"{container.name} has Docker's restart policy {container.restart_policy}: its guard starts it"
+            step = f"docker update --restart=no {container.name}, on {container.node}"
+            yield Drift(code="RESTART_POLICY", node=container.node, detail=detail, next_step=step)
+
+
+def _of_traffic(service: ServiceReport) -> Iterator[Drift]:
+    active = service.front.active if service.front else None
+    if active and service.live is None:
+        containers = (rank.container for rank in service.ranks)
+        node = next((container.node for container in containers if container.release == active.release), "")
+        detail = f"{service.name}: {active.release} is active but not running"
+        journal = next(iter(service.journals), Journal(service.name, ""))
+        missing = [name for state in service.states for name in state.missing]
+        step = trouble.next_step(journal, f"{active.release} does not answer", missing)
+        yield Drift(code="LIVE_NOT_RUNNING", node=node, detail=detail, next_step=step)
+
+
+def _of_journals(service: ServiceReport) -> Iterator[Drift]:
+    """Yield what the leader cannot continue without an operator, and the guards that it does not reach."""
+    name = service.name
+    for state in service.states:
+        leader = state.journal.leader
+        if state.direct and state.journal.deployments:
+            detail = f"{name} serves without a gateway, by an earlier version of sparkops: it can only be stopped"
+            step = f"sparkops stop {name}, then deploy it again"
+            yield Drift(code="NO_GATEWAY", node=leader, detail=detail, next_step=step)
+        if state.needs_operator:
+            detail = f"{name}: {trouble.reason(state.needs_operator)}"
+            step = trouble.next_step(state.journal, state.needs_operator, state.missing)
+            yield Drift(code=NEEDS_PERSON, node=leader, detail=detail, next_step=step)
+        for node in sorted(set(state.missing) & set(state.why_missing)):  # a guard that has just started asks soon
+            why = state.why_missing[node]
+            detail = f"{name}: {leader} cannot reach the guard of {node}, swaps wait: {why}"
+            step = f"docker logs {CONTAINER}, on {node}"
+            yield Drift(code="GUARD_NOT_REACHED", node=node, detail=detail, next_step=step)
+
+
+def _of_releases(service: ServiceReport) -> Iterator[Drift]:
+    """Yield containers that no release needs. Two releases are right during a swap, and while the old one is warm."""
+    if not service.led:
+        return  # which releases it needs is unknown
+    if service.front is None:
+        return
+    deployments = [deployment for journal in service.journals for deployment in journal.deployments]
+    needed = {rank.place for deployment in deployments for rank in deployment.ranks}
+    for rank in service.ranks:
+        container = rank.container
+        if container.running and (container.node, container.name) not in needed and rank not in service.live_ranks:
+            detail = f"{container.name} runs, but no release of its service needs it"
+            step = f"docker stop {container.name}, on {container.node}"
+            yield Drift(code="ORPHAN", node=container.node, detail=detail, next_step=step)
+
+
+def _unread_guards(reports: Sequence[NodeReport]) -> Iterator[Drift]:
+    """Yield the guards whose journals or cordon could not be read."""
+    for report in reports:
+        if error := report.guard_error:
+            detail = f"{without_node(error)}; what it leads is shown from containers and gateway"
+            code = GUARD_DOWN if isinstance(error, NotReady) else GUARD_SILENT
+            yield Drift(code=code, node=report.name, detail=detail, next_step=error.next_step)
+        if error := report.cordon_error:
+            detail = f"{without_node(error)}; nothing new starts there until it can be read"
+            yield Drift(code=CORDON_UNREAD, node=report.name, detail=detail, next_step=error.next_step)
+
+
+def without_node(error: SparkopsError) -> str:
+    """Return the text of an error without the name of its node, which is shown beside it."""
+    return error.problem if isinstance(error, NodeError) else str(error)
+
+
+def _gateway_drift(reports: Sequence[NodeReport]) -> list[Drift]:
+    """Return the differences in the gateway itself."""
+    return [
+        Drift(code=code, node=report.name, detail=detail, next_step=f"docker logs {GATEWAY}, on {report.name}")
+        for report in reports
+        if report.gateway
+        for code, detail in report.gateway.drift
+    ]
