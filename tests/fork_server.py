@@ -103,7 +103,7 @@ def serve(listener: socket.socket) -> None:
             selector.register(client, selectors.EVENT_READ, run)
             continue
         run = key.data
-        if key.fd != run.ended:
+        if key.fd == run.client.fileno():
             number = run.client.recv(16)
             os.kill(run.pid, int(number or signal.SIGKILL))
             if not number:
