@@ -13,7 +13,7 @@ from sparkops.engines.vllm import gate
 class Gate(Protocol):
     """The checks of what an engine has in an image beside torch, mods and the cache."""
 
-    def __call__(self, facts: ImageFacts, requirement: str | None, *, on_gpu: bool) -> Iterator[GateVerdict]:
+    def __call__(self, facts: ImageFacts, requirement: str | None, /, *, on_gpu: bool) -> Iterator[GateVerdict]:
         """Yield the verdicts. `requirement`: the version that the recipe states, `on_gpu`: whether it needs CUDA."""
 
 

@@ -47,12 +47,13 @@ ONLY_IN_ITS_IMAGE = {"deepseek-v4-flash-0731-sglang-tp2": "argument --moe-runner
 """What a recipe's own image accepts and the release does not."""
 HEAD = """# Arguments of the recipes for SGLang
 
-Written on {day} by `make arguments`, which gives the command lines of each recipe that starts SGLang to the parser of
-SGLang {release}: those of every rank, with the arguments that sparkops adds. Neither a model nor a GPU is involved.
+Written on {day} by `make arguments`, which gives the command lines of each recipe that starts SGLang to the
+parser of SGLang {release}: those of every rank, with the arguments that sparkops adds. Neither a model nor a GPU is
+involved.
 
 The Python files are those of the release's wheel. They ran with Python {python}, torch {torch} and the packages that
-the parser's modules import, nothing stubbed. It refused {refused} of {wrong} wrong examples. The images of the recipes
-have other versions; "Arguments" is a hash of the command lines.
+the parser's modules import, nothing stubbed. The parser refused {refused} of {wrong} wrong examples. The images of the
+recipes have other versions. "Arguments" is a hash of the command lines.
 
 | recipe | verdict | arguments |
 | --- | --- | --- |
