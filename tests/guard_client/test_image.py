@@ -34,7 +34,7 @@ DEBIAN = {
 }
 OPERATORS = (
     *("cli/", "lint/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py"),
-    *("engines/gates.py", "engines/image_facts.py", "engines/vllm/gate.py"),
+    *("engines/gates.py", "engines/image_facts.py", "engines/vllm/gate.py", "engines/llama_cpp/gate.py"),
 )
 """Rooms and modules of the operator's program: no change there replaces a guard."""
 NOT_PYTHON = {"ca-certificates", "docker-cli", "nftables", "python3", "tini"}
