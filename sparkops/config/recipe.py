@@ -102,8 +102,8 @@ class Recipe(Section):
     """Base recipe, from the same directory, from `recipes/` if this one is in a folder of it, or shipped: mappings are
     merged, other values replaced, and null removes a key. Description, `expected` and `verified` are not inherited."""
     engine: EngineName = "vllm"
-    """Inference server. `llama-cpp` loads a GGUF file; `atlas` has its own flags; `stand-in` has vLLM's endpoints and no
-    model, for tests."""
+    """Inference server. `llama-cpp` loads a GGUF file; `atlas` has its own flags; `stand-in` has vLLM's endpoints and
+    no model, for tests."""
     nodes: list[Name] = []
     """Nodes of the inventory for this recipe; if empty, the plan or `--node` chooses. A deploy moves a release that
     serves on others to them."""
