@@ -32,8 +32,11 @@ def test_what_an_engine_does_not_say_is_0() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "no vllm:num_requests_running among the metrics"),
-        ("process_cpu_seconds_total 1.0\n", "no vllm:num_requests_running among the metrics"),
+        ("", "no vllm:num_requests_running or llamacpp:requests_processing among the metrics"),
+        (
+            "process_cpu_seconds_total 1.0\n",
+            "no vllm:num_requests_running or llamacpp:requests_processing among the metrics",
+        ),
         ("<html>not found</html>", "invalid metric name:.*"),
     ],
 )
