@@ -29,12 +29,15 @@ CHAT_TEMPLATES = "/opt/sparkops/templates"
 """The directory of an image with the chat templates among its mods."""
 
 
+Backend = Annotated[str, matching(r"cpu|cu[0-9]{3}", "cpu or a CUDA build such as cu130")]
+
+
 class Torch(Section):
     """The version of torch in every stage of the Dockerfile."""
 
     version: Version
     """Version without its local part, such as 2.11.0."""
-    backend: Annotated[str, matching(r"cpu|cu[0-9]{3}", "cpu or a CUDA build such as cu130")]
+    backend: Backend
     """`cpu` or a CUDA build such as `cu130`; checked in the built image."""
     local_version: bool = True
     """Whether the version of the wheels has the backend (2.11.0+cu130), as in PyTorch's index. With `false` torch comes
@@ -73,6 +76,9 @@ class Image(Section):
     """Image in FROM of every stage of the template; @sha256: pins it."""
     torch: Torch | None = None
     """torch, for engines that need it."""
+    backend: Backend | None = None
+    """Where an engine without torch computes: `cpu` or a CUDA build such as `cu130`; the engine's default if absent.
+    Not with `torch`, which has its own. The template `llama-cpp` compiles for it."""
     vllm: Requirement | None = None
     """The vLLM distribution, pinned with ==; checked in the built image."""
     source: Repository | None = None
@@ -99,6 +105,8 @@ class Image(Section):
 
     @model_validator(mode="after")
     def _is_built_or_used(self) -> Image:
+        if self.torch and self.backend:
+            raise wrong_at(("backend",), "not allowed with `torch`: state torch.backend")
         if self.use is None:
             for key in ("template", "base"):
                 if getattr(self, key) in (None, FINISHED):

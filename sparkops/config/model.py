@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic_core import PydanticCustomError
 
 from sparkops.config.fields import Argument, Line, Name, Positive, RelativePath, Section
 
-OPTIONAL = ("exclude", "sources", "steps", "draft")
+OPTIONAL = ("file", "exclude", "sources", "steps", "draft")
+
+GGUF = ".gguf"
+PART = re.compile(r"-(?P<number>[0-9]{5})-of-(?P<of>[0-9]{5})\.gguf$")
+"""The end of the name of one of several files (llama_split_path in llama.cpp's src/llama.cpp)."""
+
+
+def parts(file: str) -> list[str]:
+    """Return the files that belong to a GGUF file: itself, or all parts of which it is one."""
+    part = PART.search(file)
+    if part is None:
+        return [file]
+    of, stem = int(part["of"]), file[: part.start()]
+    return [f"{stem}-{number:05d}-of-{of:05d}{GGUF}" for number in range(1, of + 1)]
 
 
 class Weights(Section):
@@ -21,6 +36,9 @@ class Weights(Section):
     """Commit of the model repository; part of the release. A node with another one is refused."""
     path: RelativePath
     """Directory under the node's `model_dir`."""
+    file: RelativePath | None = None
+    """GGUF file in that directory, for an engine that loads one; of a model in several files the first,
+    NAME-00001-of-00003.gguf. `models pull` downloads this file, or all parts, and nothing else."""
     size_gb: Positive | None = None
     """Size on disk in GB (10^9 bytes), as stated by its publisher."""
     exclude: list[Line] = []
@@ -31,6 +49,26 @@ class Weights(Section):
         if self.path.endswith((".partial", ".replaced")) or {"", "."} & set(self.path.split("/")):
             raise ValueError("a `path` without empty parts that does not end in .partial or .replaced")
         return self
+
+    @field_validator("file")
+    @classmethod
+    def _is_gguf(cls, file: str | None) -> str | None:
+        part = PART.search(file or "")
+        if file and not file.endswith(GGUF):
+            raise PydanticCustomError("gguf", "expected the name of a file that ends in .gguf")
+        if part and int(part["number"]) != 1:
+            raise PydanticCustomError("gguf", "expected the first of its parts, which names the others")
+        return file
+
+    @property
+    def files(self) -> list[str]:
+        """All files of a model of one GGUF file: the file, or all its parts; none for a directory."""
+        return parts(self.file) if self.file else []
+
+    @property
+    def loaded(self) -> str:
+        """What an engine is given, under the node's `model_dir`: the directory, or the GGUF file in it."""
+        return f"{self.path}/{self.file}" if self.file else self.path
 
     @model_serializer(mode="wrap")
     def _short(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -43,7 +81,7 @@ class Step(Section):
     """A program that makes a checkpoint from others, on a node, in a container of the recipe's image."""
 
     script: Name
-    """File in templates/steps/ without .py: replace-tensors or add-tensors."""
+    """File in templates/steps/ without .py: replace-tensors, add-tensors or gguf."""
     inputs: Annotated[dict[Name, RelativePath], Field(min_length=1)]
     """Input checkpoints: by the script's name for each, the `path` of a source or of an earlier step."""
     output: RelativePath

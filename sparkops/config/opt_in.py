@@ -22,7 +22,6 @@ from sparkops.engines.flags import IMPORTS, REMOTE, FlagFacts
 
 REMOTE_CODE = "trust-remote-code"
 COMMIT = re.compile(r"[0-9a-f]{40}")
-TEMPLATE = "chat-template"
 UNKNOWN = "is not known to be harmless"
 NOT_JSON = "begins like JSON, but sparkops cannot read it"
 ONLINE = "lets the engine download, including code"
@@ -70,7 +69,11 @@ def of_flag(flag: str, value: Any, engine: EngineName = "vllm") -> Iterator[tupl
         if known not in facts.harmless and not abbreviated(known, facts.effects):
             yield first, UNKNOWN
         return
-    if first == TEMPLATE and isinstance(value, str) and (value.lstrip().startswith("{") or image_template(value)):
+    if (
+        first == ENGINES[engine].template_flag
+        and isinstance(value, str)
+        and (value.lstrip().startswith("{") or image_template(value))
+    ):
         return  # the template itself, or one of the image
     if name := abbreviated(first, facts.effects):
         yield name, facts.effects[name]

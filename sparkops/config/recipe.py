@@ -102,7 +102,8 @@ class Recipe(Section):
     """Base recipe, from the same directory, from `recipes/` if this one is in a folder of it, or shipped: mappings are
     merged, other values replaced, and null removes a key. Description, `expected` and `verified` are not inherited."""
     engine: EngineName = "vllm"
-    """Inference server. `atlas` has its own flags; `stand-in` has vLLM's endpoints and no model, for tests."""
+    """Inference server. `llama-cpp` loads a GGUF file; `atlas` has its own flags; `stand-in` has vLLM's endpoints and
+    no model, for tests."""
     nodes: list[Name] = []
     """Nodes of the inventory for this recipe; if empty, the plan or `--node` chooses. A deploy moves a release that
     serves on others to them."""
@@ -131,6 +132,10 @@ class Recipe(Section):
         for key in ("torch", "vllm") if engine.python and not self.image.use else ():
             if getattr(self.image, key) is None:
                 raise wrong_at(("image", key), f"missing, but the engine {self.engine} needs it")
+        if engine.gguf and self.model.file is None:
+            raise wrong_at(("model", "file"), f"missing, but the engine {self.engine} loads one GGUF file")
+        if self.model.file is not None and not engine.gguf:
+            raise wrong_at(("model", "file"), f"expected none: the engine {self.engine} loads the directory `path`")
         if self.serve.task not in engine.tasks:
             raise wrong_at(("serve", "task"), f"expected chat: the engine {self.engine} has no other task in sparkops")
         if self.serve.tensor_parallel > 1 and not engine.executors:
@@ -172,6 +177,8 @@ class Recipe(Section):
         """Where the engine computes: `cpu`, or a CUDA build such as `cu130`."""
         if self.image.torch:
             return self.image.torch.backend
+        if self.image.backend:
+            return self.image.backend
         engine = ENGINES[self.engine]
         return USED_BACKEND if self.image.use and engine.python else engine.backend
 
@@ -224,9 +231,10 @@ def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iter
 
 def _missing_template(recipe: Recipe) -> Iterator[tuple[Location, str]]:
     """Yield a chat template of the image that is not among its mods."""
-    template = opt_in.image_template(recipe.serve.args.get(opt_in.TEMPLATE))
+    flag = ENGINES[recipe.engine].template_flag
+    template = opt_in.image_template(recipe.serve.args.get(flag))
     if template and template not in recipe.image.mods:
-        yield ("serve", "args", opt_in.TEMPLATE), f"the image has no {template}: expected it in image.mods"
+        yield ("serve", "args", flag), f"the image has no {template}: expected it in image.mods"
 
 
 def _out_of_range(recipe: Recipe) -> Iterator[tuple[Location, str]]:

@@ -23,7 +23,7 @@ def serve(rank: Rank, models: str) -> tuple[str, ...]:
     recipe = rank.release.recipe
     engine = ENGINES[recipe.engine]
     host = LOOPBACK if rank.callers == () else "0.0.0.0"  # noqa: S104 - the guard filters, or there is no gateway
-    known = {"model": f"{models}/{recipe.model.path}", "host": host, "port": rank.port}
+    known = {"model": f"{models}/{recipe.model.loaded}", "host": host, "port": rank.port}
     given = (argument.format(**known) for argument in engine.arguments)
     name = [recipe.service, *recipe.serve.aliases] if recipe.serve.aliases else recipe.service
     return (*given, *engine.form.words({engine.name_flag: name, **recipe.serve.args}))

@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Literal
 
 from sparkops.engines.atlas import ATLAS
 from sparkops.engines.engine import EngineKind
+from sparkops.engines.llama_cpp import LLAMA_CPP
 from sparkops.engines.sglang import SGLANG
 from sparkops.engines.stand_in import STAND_IN
 from sparkops.engines.vllm import VLLM
 
-ENGINES: Mapping[str, EngineKind] = {"vllm": VLLM, "stand-in": STAND_IN, "sglang": SGLANG, "atlas": ATLAS}
+ENGINES: Mapping[str, EngineKind] = {
+    "vllm": VLLM,
+    "stand-in": STAND_IN,
+    "sglang": SGLANG,
+    "llama-cpp": LLAMA_CPP,
+    "atlas": ATLAS,
+}
 if TYPE_CHECKING:
     EngineName = str
 else:

@@ -22,7 +22,8 @@ class EngineKind:
     program: str
     """Program of the container."""
     arguments: tuple[str, ...]
-    """Arguments before those of the recipe: {model} is a directory, {host} the address to listen on."""
+    """Arguments before those of the recipe: {model} is a directory, or the file of `gguf`; {host} the address to listen
+    on."""
     name_flag: str
     """The flag with the name for clients."""
     form: FlagForm
@@ -40,11 +41,13 @@ class EngineKind:
     figures: Figures | None = None
     """Names of its figures on /metrics; None where sparkops knows none."""
     share_flag: str = "gpu-memory-utilization"
-    """The flag with that share."""
+    """The flag with that share; empty for an engine that takes what its model and its context need."""
     cache_flag: str = ""
     """The flag with the bytes of the KV cache, in place of that share (vllm/config/cache.py); empty for none."""
     window_flag: str = "max-model-len"
     """The flag with the tokens of the context."""
+    template_flag: str = "chat-template"
+    """The flag with the file of a chat template."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of its container, before that of the recipe."""
     python: bool = True
@@ -58,7 +61,9 @@ class EngineKind:
     own_address: tuple[str, ...] = ()
     """Variables with the address of a rank's own node."""
     weights: bool = True
-    """Whether it reads a model, so that the model's config.json must be there."""
+    """Whether it reads a model, so that the model's config.json, or the file of `gguf`, must be there."""
+    gguf: bool = False
+    """Whether it loads one GGUF file, which a recipe names in `model.file`, and no directory."""
     tasks: frozenset[str] = frozenset({"chat"})
     """Tasks that a recipe may serve with it."""
     computed: bool = False

@@ -57,6 +57,21 @@ class DeviceCode:
 
 
 @dataclass(frozen=True)
+class LlamaFacts:
+    """llama.cpp's server: what it printed of itself, and its backend for CUDA."""
+
+    version: str = ""
+    error: str = ""
+    """The end of what it printed where it could not be run; empty if it could."""
+    arguments: frozenset[str] = frozenset()
+    """The long names that its --help lists."""
+    cuda: bool = False
+    """Whether the backend's library exists."""
+    cubins: frozenset[str] | None = None
+    """The GPUs that it has code for, such as sm_121a; None if the image has no cuobjdump."""
+
+
+@dataclass(frozen=True)
 class ImageFacts:
     machine: str
     torch: ImportAnswer
@@ -75,6 +90,8 @@ class ImageFacts:
     """SGLang's kernels; empty if the image has none."""
     cache_error: str = ""
     """Why the engine's user cannot write to its cache; empty if it can."""
+    llama: LlamaFacts | None = None
+    """None in an image without llama-server."""
 
     @property
     def packages_digest(self) -> str:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 from sparkops.engines import ENGINES
 from sparkops.engines.gates import GATES
-from sparkops.engines.image_facts import DeviceCode, GateVerdict, ImageFacts, ImportAnswer, KernelFacts, crash, public
+from sparkops.engines.image_facts import (
+    DeviceCode,
+    GateVerdict,
+    ImageFacts,
+    ImportAnswer,
+    KernelFacts,
+    LlamaFacts,
+    crash,
+    public,
+)
 from sparkops.engines.runtime import USER
 
 OVERRIDE = "set UV_OVERRIDE for every `uv pip install`, in every stage"
@@ -23,6 +32,7 @@ NO_CACHE = (
     "engines run as this user and need a cache for compiled kernels; end the template with `macros.finish`, which "
     "creates the user and its ~/.cache"
 )
+NO_SUCH = "this build of the engine would refuse to start; `--help` inside the image lists what it takes"
 MOD_MISSING = "the image was built without the mod"
 
 
@@ -43,6 +53,7 @@ def parse(stdout: str) -> ImageFacts:
             packages=tuple(printed["packages"]),
             sgl_kernel=_answer(printed.get("sgl_kernel", {})),
             cache_error=str(printed["cache_error"]),
+            llama=_llama(printed.get("llama")),
         )
     except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):
         raise ValueError(f"expected one JSON object on the last line, got {stdout[-500:]!r}") from None
@@ -66,6 +77,19 @@ def _kernel_facts(printed: Mapping[str, Any]) -> KernelFacts:
     )
 
 
+def _llama(printed: Mapping[str, Any] | None) -> LlamaFacts | None:
+    if printed is None:
+        return None
+    cubins = printed["cubins"]
+    return LlamaFacts(
+        version=printed["version"],
+        error=printed["error"],
+        arguments=frozenset(printed["arguments"]),
+        cuda=printed["cuda"],
+        cubins=None if cubins is None else frozenset(cubins),
+    )
+
+
 def _device_code(libraries: Mapping[str, Mapping[str, list[str]]] | None) -> Mapping[str, DeviceCode] | None:
     if libraries is None:
         return None
@@ -82,9 +106,21 @@ def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[GateVerdict, ...]:
     return (
         *((_torch(image.torch, facts), _cuda(image.torch, facts)) if image.torch or python else ()),
         *(own(facts, image.vllm, on_gpu=on_gpu) if own else ()),
+        *_arguments(recipe, facts),
         *(_mod(name, facts) for name in image.mods),
         GateVerdict("cache", not error, error or "writable", f"writable for user {USER}", NO_CACHE if error else ""),
     )
+
+
+def _arguments(recipe: Recipe, facts: ImageFacts) -> Iterator[GateVerdict]:
+    """Yield the verdict on `serve.args` where the engine's own --help lists what it takes."""
+    known = facts.llama.arguments if facts.llama and ENGINES[recipe.engine].gguf else frozenset()
+    if not known:
+        return
+    given = (f"no-{flag}" if value is False else flag for flag, value in recipe.serve.args.items())
+    unknown = [flag for flag in given if flag not in known]
+    found = f"{', '.join(unknown)} unknown" if unknown else f"{len(recipe.serve.args)} known"
+    yield GateVerdict("serve.args", not unknown, found, "arguments that --help lists", NO_SUCH if unknown else "")
 
 
 def _torch(torch: Torch | None, facts: ImageFacts) -> GateVerdict:

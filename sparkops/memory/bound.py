@@ -33,14 +33,15 @@ class Bound:
 def bound(
     recipe: Recipe, total_gib: float, host_gib: float = HOST_GIB, beside: str = "of the host side"
 ) -> Bound | None:
-    """Return the bound on a node or GPU of `total_gib`; None on a CPU, where no argument sets one.
+    """Return the bound on a node or GPU of `total_gib`; None where no argument sets one: on a CPU, and for an engine
+    that takes no share.
 
     `host_gib`: GiB beside the engine's budget, which `beside` names.
 
     With the bytes of its KV cache an engine ignores its share: the bound is then the sum of weights and cache. Raises
     ValueError for an argument that is not a number in its range.
     """
-    if recipe.backend == "cpu":
+    if recipe.backend == "cpu" or not ENGINES[recipe.engine].share_flag:
         return None
     beside = f" + {host_gib:g} GiB {beside}" if host_gib else ""
     engine = ENGINES[recipe.engine]

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkops.config.model import GGUF, parts
+
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 MARKER = ".sparkops.json"
 """File with the origin of a directory, written by sparkops and copied with the weights."""
@@ -84,6 +86,12 @@ class Checkpoint:
     def size(self) -> int:
         """Bytes of all its files."""
         return sum(size for size, _ in self.files.values())
+
+    @property
+    def gguf(self) -> bool:
+        """Whether its weights are GGUF files only, which contain their configuration."""
+        weights = [name for name in self.files if name.endswith(WEIGHTS)]
+        return bool(weights) and all(name.endswith(GGUF) for name in weights)
 
     @property
     def complete(self) -> bool:
@@ -171,13 +179,14 @@ def problems(checkpoint: Checkpoint) -> Iterator[str]:
         if checkpoint.path.endswith(suffix):
             yield why
             return
-    if "config.json" not in checkpoint.files:
+    if "config.json" not in checkpoint.files and not checkpoint.gguf:
         yield "no config.json"
     if not any(name.endswith(WEIGHTS) for name in checkpoint.files):
         yield "no weights"
     yield from _damaged(checkpoint)
     if checkpoint.index:
         yield from _incomplete(checkpoint, checkpoint.index)
+    yield from _without_parts(checkpoint)
     yield from _changed(checkpoint)
 
 
@@ -204,6 +213,12 @@ def _incomplete(checkpoint: Checkpoint, index: Index) -> Iterator[str]:
     for name in overlooked(checkpoint):
         if NUMBERED.search(name) and NUMBERED.sub("", name) in families:
             yield f"{index.file} lacks all tensors of {name}"
+
+
+def _without_parts(checkpoint: Checkpoint) -> Iterator[str]:
+    """Yield each missing part of a GGUF file in several parts."""
+    required = {part for name in checkpoint.files if name.endswith(GGUF) for part in parts(name)}
+    yield from (f"{name} is missing: another part of it exists" for name in sorted(required - checkpoint.files.keys()))
 
 
 def _changed(checkpoint: Checkpoint) -> Iterator[str]:

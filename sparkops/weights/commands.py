@@ -70,6 +70,7 @@ def pull(interpreter: Sequence[str], weights: Weights, token: str, endpoint: str
     request = {
         "id": weights.id,
         "revision": weights.revision,
+        "include": weights.files,
         "exclude": weights.exclude,
         "directory": f"{INSIDE}/{weights.path}",
         "token": token,

@@ -28,10 +28,12 @@ class RequiredModel:
     model: str
     revision: str | None = None
     steps: str | None = None
+    files: tuple[str, ...] = ()
+    """The GGUF files that an engine loads from it; none for an engine that loads the directory."""
 
 
 def fetched(weights: Weights) -> RequiredModel:
-    return RequiredModel(weights.path, weights.id, weights.revision)
+    return RequiredModel(weights.path, weights.id, weights.revision, files=tuple(weights.files))
 
 
 def refused(model: RequiredModel, checkpoint: Checkpoint | None) -> Iterator[str]:
@@ -40,6 +42,9 @@ def refused(model: RequiredModel, checkpoint: Checkpoint | None) -> Iterator[str
         yield "not found"
         return
     yield from problems(checkpoint)
+    if not model.files and checkpoint.gguf and "config.json" not in checkpoint.files:
+        yield "no config.json: it has GGUF files, which the recipe's engine does not load"
+    yield from (f"{name} is missing" for name in model.files if name not in checkpoint.files)
     if other := other_model(model, checkpoint):
         yield other
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sparkops.config.model import Model, Step
 from sparkops.config.recipe import Recipe
@@ -17,7 +18,9 @@ from sparkops.weights.plan import PARTIAL, RequiredModel, enough_room, fetched, 
 def engine_reads(recipe: Recipe) -> RequiredModel:
     """Return the model that the engine loads: the output of the last step, or the download."""
     model = recipe.model
-    return output_of(model, model.steps[-1]) if model.steps else fetched(model)
+    if not model.steps:
+        return fetched(model)
+    return replace(output_of(model, model.steps[-1]), files=tuple(model.files))
 
 
 def read_by_engine(recipe: Recipe) -> list[RequiredModel]:

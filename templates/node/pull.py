@@ -50,7 +50,7 @@ def fetch(request):
     directory = f"{request['directory']}.partial"
     handle = partial.claim(directory, f"pull {request['id']}@{info.sha}")
     clear(directory)
-    expected = sizes(hub, info, request["exclude"])
+    expected = sizes(hub, info, request)
     room(directory, expected)
     counting(directory, sum(expected.values()))
     # Pin the commit that was looked up. Without the hub, the library returns an incomplete directory as a success.
@@ -58,6 +58,7 @@ def fetch(request):
         request["id"],
         revision=info.sha,
         local_dir=directory,
+        allow_patterns=request["include"] or None,
         ignore_patterns=request["exclude"] or None,
         token=token,
         max_workers=FILES_AT_ONCE,
@@ -81,11 +82,14 @@ def library():
     return huggingface_hub
 
 
-def sizes(hub, info, exclude):
-    """Return the size in bytes of every required file."""
-    patterns = exclude or None
-    names = hub.utils.filter_repo_objects((file.rfilename for file in info.siblings), ignore_patterns=patterns)
-    chosen = set(names)
+def sizes(hub, info, request):
+    """Return the size in bytes of every required file. Raises Refused if the repository lacks one of `include`."""
+    include, exclude = request["include"] or None, request["exclude"] or None
+    names = (file.rfilename for file in info.siblings)
+    chosen = set(hub.utils.filter_repo_objects(names, allow_patterns=include, ignore_patterns=exclude))
+    lacking = sorted(set(include or ()) - chosen)
+    if lacking:
+        raise Refused("file", f"{lacking[0]} is not in {request['id']}")
     return {file.rfilename: file.size or 0 for file in info.siblings if file.rfilename in chosen}
 
 

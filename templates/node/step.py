@@ -12,14 +12,14 @@ import attended
 NAMED = 3
 
 
-def read_request(*arguments):
-    """Return the request in the second line of stdin. Exits for unknown arguments."""
+def read_request(*arguments, inputs=("base", "donor")):
+    """Return the request in the second line of stdin. Exits for unknown arguments, and for other inputs."""
     request = attended.begin()
     unknown = sorted(set(request["args"]) - {*arguments, "config"})
     if unknown:
         refuse(f"unknown arguments: {', '.join(unknown)}; expected: {', '.join([*arguments, 'config'])}")
-    if sorted(request["inputs"]) != ["base", "donor"]:
-        refuse(f"expected the inputs base and donor, got: {', '.join(sorted(request['inputs']))}")
+    if sorted(request["inputs"]) != sorted(inputs):
+        refuse(f"expected the inputs {' and '.join(inputs)}, got: {', '.join(sorted(request['inputs']))}")
     return request
 
 

@@ -85,7 +85,7 @@ def models(root):
 def is_model(path, names):
     """Return whether a directory with this name and these files is a model or a part of one."""
     unfinished = path.endswith((".partial", ".replaced"))
-    return unfinished or any(name == "config.json" or name.endswith(checkpoint.SHARD) for name in names)
+    return unfinished or any(name == "config.json" or name.endswith((checkpoint.SHARD, ".gguf")) for name in names)
 
 
 def hashes(directory, names):

@@ -50,3 +50,22 @@ def test_a_plain_model_says_nothing_of_what_it_lacks() -> None:
 def test_what_cannot_be_made_is_refused(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem.replace("(", r"\(")):
         model(**changes)
+
+
+@pytest.mark.parametrize(
+    ("file", "files"),
+    [
+        ("q-Q4.gguf", ["q-Q4.gguf"]),
+        ("Q4/q-00001-of-00002.gguf", ["Q4/q-00001-of-00002.gguf", "Q4/q-00002-of-00002.gguf"]),
+    ],
+)
+def test_a_gguf_file_is_loaded_with_all_its_parts(file: str, files: list[str]) -> None:
+    model = Model.model_validate({"id": "org/q", "path": "q", "file": file})
+
+    assert (model.loaded, model.files) == (f"q/{file}", files)
+
+
+@pytest.mark.parametrize("file", ["q.safetensors", "q-00002-of-00002.gguf", "../q.gguf"])
+def test_another_file_is_refused(file: str) -> None:
+    with pytest.raises(ValidationError):
+        Model.model_validate({"id": "org/q", "path": "q", "file": file})

@@ -124,7 +124,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("service", "x" * 64, f"service: {NAME}, got '{'x' * 64}'"),
         ("description", "two\nlines", f"description: {ONE_LINE} '\\n'"),
         ("description", "hidden\u202etext", f"description: {ONE_LINE} '\\u202e'"),
-        ("engine", "tgi", "engine: expected 'vllm', 'stand-in', 'sglang' or 'atlas', got 'tgi'"),
+        ("engine", "tgi", "engine: expected 'vllm', 'stand-in', 'sglang', 'llama-cpp' or 'atlas', got 'tgi'"),
         ("nodes", "n1", "nodes: expected a valid list, got 'n1'"),
         ("image.base", "a b", "image.base: expected an image, such as debian:bookworm-slim, got 'a b'"),
         ("image.base", "a\nRUN id", "image.base: expected an image, such as debian:bookworm-slim, got 'a\\nRUN id'"),
@@ -220,7 +220,11 @@ def test_a_mistake_names_its_field_and_what_was_expected(where: str, value: Any,
 @pytest.mark.parametrize(
     ("image", "at", "error"),
     [
-        ({"template": "vllm-cup"}, "  template:", "image.template: expected one of: atlas, finished, stand-in, "),
+        (
+            {"template": "vllm-cup"},
+            "  template:",
+            "image.template: expected one of: atlas, finished, llama-cpp, stand-in, ",
+        ),
         ({"mods": ["vllm-cpu-metadata", "nope"]}, "  - nope", "image.mods[1]: unknown mod 'nope', expected one of: "),
         ({"mods": ["nope.patch"]}, "  - nope.patch", "image.mods[0]: unknown mod 'nope.patch', expected one of: "),
         ({"mods": ["mend"]}, "  - mend", "image.mods[0]: unknown mod 'mend', expected one of: "),
@@ -308,6 +312,20 @@ def test_an_engine_that_takes_one_name_has_no_alias() -> None:
     assert mistake({**atlas, "serve.aliases": ["fast"]}) == (
         "serve.aliases: expected none: the engine atlas takes one name"
     )
+
+
+def test_an_engine_that_loads_a_gguf_file_needs_its_name_and_no_other_takes_one() -> None:
+    llama = {"engine": "llama-cpp", "image.torch": None, "image.vllm": None}
+
+    assert mistake(llama) == "model.file: missing, but the engine llama-cpp loads one GGUF file"
+    assert mistake({"model.file": "q.gguf"}) == "model.file: expected none: the engine vllm loads the directory `path`"
+    assert mistake({**llama, "model.file": "q.gguf", "serve.args": {"model": "x"}}).startswith(
+        "serve.args.model: not allowed: "
+    )
+
+
+def test_where_an_engine_computes_is_stated_once() -> None:
+    assert mistake({"image.backend": "cpu"}) == "image.backend: not allowed with `torch`: state torch.backend"
 
 
 def test_atlas_is_started_on_one_node_and_the_stand_in_on_two_without_ray() -> None:

@@ -9,7 +9,7 @@ import pytest
 from sparkops.engines import metrics
 from sparkops.engines.load import Load
 
-RUNNING = "vllm:num_requests_running or sglang:num_running_reqs"
+RUNNING = "vllm:num_requests_running or sglang:num_running_reqs or llamacpp:requests_processing"
 
 
 def test_a_whole_page(captured: Callable[[str], str]) -> None:

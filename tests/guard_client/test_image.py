@@ -34,7 +34,13 @@ DEBIAN = {
 }
 OPERATORS = (
     *("cli/", "lint/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py"),
-    *("engines/gates.py", "engines/image_facts.py", "engines/vllm/gate.py", "engines/sglang/gate.py"),
+    *(
+        "engines/gates.py",
+        "engines/image_facts.py",
+        "engines/vllm/gate.py",
+        "engines/sglang/gate.py",
+        "engines/llama_cpp/gate.py",
+    ),
     *("engines/calculators.py", "engines/needs.py", "engines/vllm/memory/"),
 )
 """Rooms and modules of the operator's program: no change there replaces a guard."""

@@ -49,14 +49,15 @@ class HfApi:
         siblings = [types.SimpleNamespace(rfilename=name, size=size) for name, size in sizes.items()]
         return types.SimpleNamespace(sha="COMMIT", siblings=siblings)
 
-def filter_repo_objects(items, ignore_patterns):
-    return [each for each in items if not any(fnmatch.fnmatch(each, p) for p in ignore_patterns or ())]
+def filter_repo_objects(items, allow_patterns, ignore_patterns):
+    kept = [each for each in items if not any(fnmatch.fnmatch(each, p) for p in ignore_patterns or ())]
+    return [each for each in kept if allow_patterns is None or any(fnmatch.fnmatch(each, p) for p in allow_patterns)]
 
 utils = types.SimpleNamespace(filter_repo_objects=filter_repo_objects)
 
-def snapshot_download(id, revision, local_dir, ignore_patterns, token, max_workers):
+def snapshot_download(id, revision, local_dir, allow_patterns, ignore_patterns, token, max_workers):
     assert revision == "COMMIT"
-    for name in filter_repo_objects(files(), ignore_patterns):
+    for name in filter_repo_objects(files(), allow_patterns, ignore_patterns):
         target = pathlib.Path(local_dir, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(files()[name], target)
@@ -75,12 +76,18 @@ def source(tmp_path: Path) -> Path:
 
 
 def pull(
-    tmp_path: Path, *, library: bool = True, token: str = "", exclude: tuple[str, ...] = ()
+    tmp_path: Path,
+    *,
+    library: bool = True,
+    token: str = "",
+    include: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
     """What it prints. Its stdin stays open until it ends, as a container's does."""
     request = {
         "id": "org/q",
         "revision": None,
+        "include": include,
         "exclude": exclude,
         "directory": str(tmp_path / "n1/q"),
         "token": token,
@@ -108,6 +115,25 @@ def test_what_was_fetched_is_complete_and_says_what_it_is(tmp_path: Path, source
     assert printed[-1] == {"done": {"commit": COMMIT, "bytes": size}}
     assert fetched.origin == Origin("org/q", None, COMMIT)
     assert set(fetched.files) == {file.name for file in source.iterdir() if file.is_file()} | {".sparkops.json"}
+
+
+def test_of_a_repository_with_several_gguf_files_only_the_named_parts_are_fetched(tmp_path: Path, source: Path) -> None:
+    names = [f"Q4/q-Q4-0000{number}-of-00002.gguf" for number in (1, 2)]
+    (source / "Q4").mkdir()
+    for name in (*names, "q-Q8.gguf"):
+        (source / name).write_bytes(b"GGUF")
+
+    printed = pull(tmp_path, include=tuple(names))
+    fetched = models.publish(member("n1", tmp_path / "n1"), "q")
+
+    assert printed[-1] == {"done": {"commit": COMMIT, "bytes": 8}}
+    assert set(fetched.files) == {*names, ".sparkops.json"}
+
+
+def test_a_file_that_the_repository_lacks_is_named(tmp_path: Path, source: Path) -> None:
+    (source / "q-Q8.gguf").write_bytes(b"GGUF")
+
+    assert pull(tmp_path, include=("q-Q4.gguf",))[-1] == {"error": "file", "text": "q-Q4.gguf is not in org/q"}
 
 
 def test_nothing_of_the_token_is_left(tmp_path: Path, source: Path) -> None:  # noqa: ARG001

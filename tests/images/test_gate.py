@@ -15,7 +15,17 @@ from typing import Any
 import pytest
 
 from sparkops.config import assets
-from sparkops.engines.image_facts import CRASHED, OTHER_PROCESSOR, DeviceCode, ImageFacts, ImportAnswer, KernelFacts
+from sparkops.engines.image_facts import (
+    CRASHED,
+    OTHER_PROCESSOR,
+    DeviceCode,
+    ImageFacts,
+    ImportAnswer,
+    KernelFacts,
+    LlamaFacts,
+)
+from sparkops.engines.llama_cpp import gate as llama_cpp
+from sparkops.engines.llama_cpp.flags import FLAGS
 from sparkops.engines.vllm.gate import (
     DELETED,
     KERNELS_OF_CUDA,
@@ -135,6 +145,61 @@ def test_a_recipe_without_an_engine_of_its_own_asks_for_none() -> None:
     verdicts = gate.verdicts(bare, replace(CPU_FACTS, torch=ImportAnswer(error="no"), vllm=ImportAnswer(error="no")))
 
     assert [str(verdict) for verdict in verdicts] == ["cache: writable"]
+
+
+LLAMA = {"engine": "llama-cpp", "model": {"file": "q.gguf"}, "serve": {"args": {"ctx-size": 2048, "warmup": False}}}
+CPU_LLAMA = recipe(**LLAMA, image={"torch": None, "vllm": None, "template": "llama-cpp"})
+GPU_LLAMA = recipe(**LLAMA, image={"torch": None, "vllm": None, "template": "llama-cpp", "backend": "cu130"})
+SERVER = LlamaFacts("version: 0.5.0-dev", arguments=frozenset({"ctx-size", "warmup", "no-warmup"}))
+WITH_CUDA = replace(SERVER, cuda=True, cubins=frozenset({"sm_121a"}))
+
+
+@pytest.mark.parametrize(
+    ("of", "llama", "lines"),
+    [
+        (CPU_LLAMA, SERVER, ["llama-server: version: 0.5.0-dev", "serve.args: 2 known", "cache: writable"]),
+        (
+            GPU_LLAMA,
+            WITH_CUDA,
+            ["llama-server: version: 0.5.0-dev", "CUDA backend: sm_121a", "serve.args: 2 known", "cache: writable"],
+        ),
+    ],
+)
+def test_an_image_of_llama_cpp_is_asked_for_its_server_its_backend_and_its_arguments(
+    of: Any, llama: LlamaFacts, lines: list[str]
+) -> None:
+    assert [str(verdict) for verdict in gate.verdicts(of, replace(IMAGE_FACTS, llama=llama))] == lines
+
+
+@pytest.mark.parametrize(
+    ("llama", "name", "cause"),
+    [
+        (None, "llama-server", llama_cpp.NO_SERVER),
+        (replace(WITH_CUDA, error="libgomp.so.1: cannot open"), "llama-server", llama_cpp.BROKEN),
+        (SERVER, "CUDA backend", llama_cpp.NO_BACKEND),
+        (replace(WITH_CUDA, cubins=frozenset({"sm_90"})), "CUDA backend", llama_cpp.OTHER_GPU),
+        (replace(WITH_CUDA, arguments=frozenset({"ctx-size"})), "serve.args", gate.NO_SUCH),
+    ],
+)
+def test_what_an_image_of_llama_cpp_lacks_is_named(llama: LlamaFacts | None, name: str, cause: str) -> None:
+    assert wrong(GPU_LLAMA, replace(IMAGE_FACTS, llama=llama)) == {name: cause}
+
+
+@pytest.mark.local
+def test_the_script_reads_what_llama_server_prints(tmp_path: Path, captured: Callable[[str], str]) -> None:
+    (tmp_path / "help").write_text(captured("llama-cpp-0.3.36-help.txt"))
+    program = tmp_path / "llama-server"
+    program.write_text(f"#!/bin/sh\ncase $1 in --help) cat {tmp_path}/help;; *) echo version: 0.5.0-dev >&2;; esac\n")
+    program.chmod(0o755)
+    env = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    argv = [sys.executable, "-S", "-"]
+    completed = subprocess.run(argv, input=assets.load_gate(), env=env, capture_output=True, check=True)
+    facts = gate.parse(completed.stdout.decode()).llama
+
+    assert facts
+    assert (facts.version, facts.error, facts.cuda, facts.cubins) == ("version: 0.5.0-dev", "", False, None)
+    assert {*FLAGS.harmless, *FLAGS.effects, "alias", "no-warmup", "cpu-mask"} <= facts.arguments
+    assert {"max-model-len", "model-len"}.isdisjoint(facts.arguments)
 
 
 @pytest.mark.parametrize("of", [CPU, recipe(engine="stand-in", image={"torch": None, "vllm": None})])

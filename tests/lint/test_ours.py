@@ -29,8 +29,11 @@ IMAGES: dict[str, dict[str, Any]] = {
     "vllm-source": {**GPU, "source": {"url": "https://example.org/vllm.git", "commit": "0123456789" * 4}},
     "finished": {**CPU, **USED, "torch": CUDA, "override": ["transformers==5.5.3"]},
     "atlas": {"torch": None, "vllm": None, "base": "avarok/atlas:1.2"},
+    "llama-cpp": {"torch": None, "vllm": None},
     "stand-in": {"torch": None, "vllm": None},
 }
+MODELS = {"llama-cpp": {"file": "q.gguf"}}
+"""What a recipe for an engine says of its model, too."""
 
 
 def lint(text: str, file: str = "Dockerfile") -> list[LintFinding]:
@@ -54,7 +57,18 @@ def test_what_a_template_makes_passes(template: str, torch: dict[str, Any]) -> N
         image["torch"] = {**(image.get("torch") or {"version": "2.13.0", "backend": "cpu"}), **torch}
     engine = "vllm" if template.startswith(("vllm", "finished")) else template
 
-    assert lint(render(recipe(engine=engine, image=image), TEMPLATES)) == []
+    assert lint(render(recipe(engine=engine, image=image, model=MODELS.get(engine, {})), TEMPLATES)) == []
+
+
+def test_llama_cpp_for_cuda_passes() -> None:
+    image = {**IMAGES["llama-cpp"], "template": "llama-cpp", "base": GPU["base"], "backend": "cu130"}
+    text = render(recipe(engine="llama-cpp", image=image, model=MODELS["llama-cpp"]), TEMPLATES)
+
+    assert lint(text) == []
+    assert "-DCMAKE_CUDA_ARCHITECTURES=121a-real" in text
+    assert "GGML_CUDA" not in render(
+        recipe(engine="llama-cpp", image={**image, "backend": None}, model=MODELS["llama-cpp"]), TEMPLATES
+    )
 
 
 def test_what_gateway_and_guard_are_made_of_passes() -> None:

@@ -154,3 +154,21 @@ def test_hashes_and_how_far_they_are() -> None:
     assert checkpoint.bytes_read('{"bytes": 5}') == 5
     assert checkpoint.bytes_read('{"bytes": "abc", "x": "def"}') is None
     assert checkpoint.hashes('{"bytes": 5}\n{"a": "123"}\n') == {"a": "123"}
+
+
+GGUF = {"index": None, "shards": {}}
+PARTS = {f"q-{number:05d}-of-00002.gguf": [9, 9] for number in (1, 2)}
+
+
+def test_a_gguf_file_needs_no_config() -> None:
+    assert parsed(**GGUF, files={"q-Q4.gguf": [9, 9]}).complete
+    assert list(checkpoint.problems(parsed(**GGUF, files={"a.gguf": [9, 9], "b.bin": [9, 9]}))) == ["no config.json"]
+
+
+def test_a_gguf_file_in_parts_needs_all_of_them() -> None:
+    one, other = PARTS
+
+    assert parsed(**GGUF, files=PARTS).complete
+    assert list(checkpoint.problems(parsed(**GGUF, files={other: [9, 9]}))) == [
+        f"{one} is missing: another part of it exists"
+    ]

@@ -53,6 +53,7 @@ def test_the_token_is_nowhere_but_in_stdin() -> None:
     assert request(command.stdin) == {
         "id": "org/q",
         "revision": "abc",
+        "include": [],
         "exclude": ["original/*"],
         "directory": "/models/q",
         "token": "hf_secret",

@@ -171,3 +171,20 @@ def test_room_and_amounts_in_words() -> None:
     assert models.enough_room(10**9, 3.5 * 10**9) == "1.0 GB free, 3.5 GB needed: 2.5 GB short"
     assert amount(5 * 10**6, 10**7, 0, 0.0) == "5.0 of 10.0 MB"
     assert amount(3 * 10**9, 4 * 10**9, 2 * 10**9, 4.0) == "3.0 of 4.0 GB, 500 MB/s"
+
+
+FILE = replace(CHECKPOINT, files={"q-Q4.gguf": (9, 1)}, shards={})
+
+
+@pytest.mark.parametrize(
+    ("model", "checkpoint", "reasons"),
+    [
+        (replace(WANTED, files=("q-Q4.gguf",)), FILE, []),
+        (replace(WANTED, files=("q-Q8.gguf",)), FILE, ["q-Q8.gguf is missing"]),
+        (WANTED, FILE, ["no config.json: it has GGUF files, which the recipe's engine does not load"]),
+    ],
+)
+def test_the_named_gguf_files_are_wanted_and_only_by_an_engine_that_loads_them(
+    model: RequiredModel, checkpoint: Checkpoint, reasons: list[str]
+) -> None:
+    assert list(models.refused(model, checkpoint)) == reasons

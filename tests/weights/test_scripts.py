@@ -17,7 +17,7 @@ from sparkops.errors import UsageError
 from sparkops.nodes.program import python
 from sparkops.weights import models
 from sparkops.weights.checkpoint import problems
-from tests import safetensors
+from tests import gguf, safetensors
 from tests.safetensors import Tensors, tensor
 from tests.weights.places import member
 
@@ -293,3 +293,78 @@ def test_every_script_is_known_by_its_name() -> None:
     assert known == {"replace-tensors", "add-tensors"}
     with pytest.raises(UsageError, match="unknown step script nothing, expected one of: add-tensors, replace-tensors"):
         programs.load_step("nothing")
+
+
+QWEN = {
+    "model_type": "qwen3",
+    "vocab_size": 4,
+    "hidden_size": 4,
+    "intermediate_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 2,
+    "max_position_embeddings": 16,
+    "rms_norm_eps": 1e-06,
+    "rope_parameters": {"rope_theta": 10000.0},
+    "eos_token_id": 3,
+    "pad_token_id": 3,
+}
+WORDS = {
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]},
+    "pre_tokenizer": {"type": "ByteLevel"},
+    "added_tokens": [{"id": 3, "content": "<end>", "special": True}],
+}
+
+
+def qwen(root: Path, **config: Any) -> Path:
+    """A Qwen3 of one layer, of which two tensors are there."""
+    tensors = {
+        "model.norm.weight": tensor("BF16", [4], 1),
+        "model.layers.0.self_attn.q_proj.weight": tensor("BF16", [4, 2], 2),
+    }
+    directory = safetensors.checkpoint(root / "base", {"model.safetensors": tensors}, {**QWEN, **config})
+    (directory / "tokenizer.json").write_text(json.dumps(WORDS))
+    (directory / "chat_template.jinja").write_text("{{ messages }}")
+    return directory
+
+
+ALONE = {"base": "base"}
+
+
+def test_a_gguf_file_has_the_values_and_tensors_of_the_checkpoint(tmp_path: Path) -> None:
+    qwen(tmp_path)
+    output_of(tmp_path, "gguf", {"file": "q.gguf"}, ALONE)
+    values, tensors = gguf.read(tmp_path / "out.partial/q.gguf")
+
+    assert (values["general.architecture"], values["qwen3.block_count"]) == ("qwen3", 1)
+    assert values["tokenizer.ggml.tokens"] == ["a", "b", "ab", "<end>"]
+    assert values["tokenizer.ggml.token_type"] == [1, 1, 1, 3]
+    assert values["tokenizer.ggml.merges"] == ["a b"]
+    assert values["tokenizer.chat_template"] == "{{ messages }}"
+    assert {name: (shape, kind) for name, (shape, kind, _) in tensors.items()} == {
+        "blk.0.attn_q.weight": ((2, 4), "BF16"),
+        "output_norm.weight": ((4,), "F32"),
+    }
+    before = safetensors.read_all(tmp_path / "base")
+    assert tensors["blk.0.attn_q.weight"][2] == before["model.layers.0.self_attn.q_proj.weight"][2]
+    norm = before["model.norm.weight"][2]
+    assert tensors["output_norm.weight"][2] == b"".join(b"\0\0" + norm[at : at + 2] for at in range(0, 8, 2))
+
+
+def test_a_gguf_file_is_complete_and_says_what_it_is(tmp_path: Path) -> None:
+    qwen(tmp_path)
+    output_of(tmp_path, "gguf", {}, ALONE)
+    checkpoint = models.publish(member("n1", tmp_path), "out")
+
+    assert set(checkpoint.files) == {"model.gguf", ".sparkops.json"}
+    assert checkpoint.origin
+    assert (checkpoint.origin.model, checkpoint.origin.steps) == ("org/q", "d1")
+    assert list(models.look(member("n1", tmp_path)).checkpoints) == ["base", "out"]
+
+
+def test_a_gguf_file_of_another_kind_of_model_is_refused(tmp_path: Path) -> None:
+    qwen(tmp_path, model_type="llama")
+    ran = run(tmp_path, "gguf", {}, ALONE)
+
+    assert (ran.returncode, ran.stderr) == (1, f"{tmp_path}/base is a model of type 'llama', expected qwen3\n")

@@ -25,6 +25,7 @@ INSTALLED = {
     "vllm-source": "built from source",
     "finished": "in a finished image",
     "atlas": "another engine",
+    "llama-cpp": "another engine",
     "stand-in": "no engine",
 }
 """What an image has instead of a wheel from the index, by template."""
