@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
-from sparkops.engines.llama_cpp import gate as llama_cpp
-from sparkops.engines.sglang import gate as sglang
-from sparkops.engines.vllm import gate as vllm
+from sparkops.engines.llama_cpp.gate import llama_cpp_verdicts
+from sparkops.engines.sglang.gate import sglang_verdicts
+from sparkops.engines.vllm.gate import vllm_verdicts
 
 
 class Gate(Protocol):
@@ -18,5 +18,5 @@ class Gate(Protocol):
         """Yield the verdicts. `requirement`: the version that the recipe states, `on_gpu`: whether it needs CUDA."""
 
 
-GATES: Mapping[str, Gate] = {"vllm": vllm.verdicts, "sglang": sglang.sglang_verdicts, "llama-cpp": llama_cpp.verdicts}
+GATES: Mapping[str, Gate] = {"vllm": vllm_verdicts, "sglang": sglang_verdicts, "llama-cpp": llama_cpp_verdicts}
 """By name of the engine; an engine without a gate has none of these checks."""

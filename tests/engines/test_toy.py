@@ -80,7 +80,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     before = registry.read_text()
     vllm = "from sparkops.engines.vllm import"
     added = before.replace(vllm, f"from sparkops.engines.toy import TOY\n{vllm}", 1).replace(
-        "ATLAS}", 'ATLAS, "toy": TOY}'
+        '    "atlas": ATLAS,\n', '    "atlas": ATLAS,\n    "toy": TOY,\n'
     )
     assert len(set(added.splitlines()) - set(before.splitlines())) == 2, "its import, and the line of the registry"
     registry.write_text(added)

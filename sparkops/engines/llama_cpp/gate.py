@@ -14,7 +14,7 @@ NO_BACKEND = "llama.cpp was compiled for the CPU only: set image.backend, or com
 OTHER_GPU = "no code for this GPU; compile it with CMAKE_CUDA_ARCHITECTURES=121a-real"
 
 
-def verdicts(facts: ImageFacts, _requirement: str | None, *, on_gpu: bool) -> Iterator[GateVerdict]:
+def llama_cpp_verdicts(facts: ImageFacts, _requirement: str | None, *, on_gpu: bool) -> Iterator[GateVerdict]:
     """Yield the verdict on llama-server and, for a GPU, on its backend for CUDA."""
     llama = facts.llama
     if llama is None:

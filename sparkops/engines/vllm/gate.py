@@ -36,7 +36,7 @@ C++ programming guide, binary compatibility and architecture-specific features."
 UNSPECIFIED = "UnspecifiedPlatform"
 
 
-def verdicts(facts: ImageFacts, requirement: str | None, *, on_gpu: bool) -> Iterator[GateVerdict]:
+def vllm_verdicts(facts: ImageFacts, requirement: str | None, *, on_gpu: bool) -> Iterator[GateVerdict]:
     """Yield the checks of an image with vLLM. `requirement`: the version that its recipe states."""
     yield _vllm(requirement, facts.vllm)
     yield _kernels(facts, on_gpu=on_gpu)
