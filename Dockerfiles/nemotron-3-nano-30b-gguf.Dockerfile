@@ -27,7 +27,7 @@ RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required
     && export PIP_CONFIG_FILE=/run/sparkops/index/pip.conf PIP_DEFAULT_TIMEOUT=600 \
     && pip install --disable-pip-version-check --no-deps --require-hashes --requirement /opt/sparkops/build.txt \
     && pip download --disable-pip-version-check --no-deps --require-hashes --no-binary llama-cpp-python --no-build-isolation --dest /opt/sdist --requirement /opt/sparkops/source.txt \
-    && tar --extract --gzip --file /opt/sdist/llama_cpp_python-0.3.36.tar.gz --directory /opt/source --strip-components=3 --wildcards '*/vendor/llama.cpp/*' \
+    && tar --extract --gzip --file /opt/sdist/llama_cpp_python-0.3.36.tar.gz --directory /opt/source --strip-components=3 llama_cpp_python-0.3.36/vendor/llama.cpp \
     && rm -r /opt/sdist
 
 # One compiler for each 2 GiB of free memory, read on the node during the build.
