@@ -25,7 +25,7 @@ from sparkops.engines.image_facts import (
     LlamaFacts,
 )
 from sparkops.engines.llama_cpp.flags import FLAGS
-from sparkops.engines.llama_cpp.gate import BROKEN, NO_BACKEND, NO_SERVER, OTHER_GPU
+from sparkops.engines.llama_cpp.gate import BROKEN, NO_BACKEND, NO_SERVER, OTHER_CODE
 from sparkops.engines.vllm.gate import (
     DELETED,
     KERNELS_OF_CUDA,
