@@ -177,7 +177,7 @@ def test_an_image_of_llama_cpp_is_asked_for_its_server_its_backend_and_its_argum
         (None, "llama-server", NO_SERVER),
         (replace(WITH_CUDA, error="libgomp.so.1: cannot open"), "llama-server", BROKEN),
         (SERVER, "CUDA backend", NO_BACKEND),
-        (replace(WITH_CUDA, cubins=frozenset({"sm_90"})), "CUDA backend", OTHER_GPU),
+        (replace(WITH_CUDA, cubins=frozenset({"sm_90"})), "CUDA backend", OTHER_CODE),
         (replace(WITH_CUDA, arguments=frozenset({"ctx-size"})), "serve.args", gate.NO_SUCH),
     ],
 )
