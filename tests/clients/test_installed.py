@@ -203,7 +203,15 @@ def test_litellm_gets_an_answer(served: Served, tmp_path: Path) -> None:
     programs, port = pip(tmp_path, "litellm[proxy]"), free_port()
     (tmp_path / "config.yaml").write_text(served.configuration("litellm"))
     env, url = environment(tmp_path / "home", LITELLM_MASTER_KEY="sk-litellm"), f"http://127.0.0.1:{port}"
-    argv = [programs / "litellm", "--config", "config.yaml", "--host", "127.0.0.1", "--port", str(port)]
+    argv: list[str | Path] = [
+        programs / "litellm",
+        "--config",
+        "config.yaml",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
 
     with started(argv, tmp_path, env, f"{url}/health/liveliness"):
         assert "Paris" in completion(http("sk-litellm"), f"{url}/v1/chat/completions", "chat")
