@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clean
+.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clients clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
@@ -86,6 +86,9 @@ swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 
 matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 fleets of two nodes; takes two hours
 	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv
+
+clients: $(READY)  ## Open WebUI, OpenCode, Continue and LiteLLM from their package registries; each asks a question
+	@$(BIN)/pytest tests/clients -m clients
 
 soak: $(READY)  ## one start of 12 min 30 s
 	@$(BIN)/python -m tests.soak

@@ -83,7 +83,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "unit":
         return None
     is_local = collection_path.suffix == ".py" and WHOLE_FILE in collection_path.read_text()
-    return True if is_local or (LOCAL | {"containerd", "real", "gpu"}) & _below(collection_path) else None
+    return True if is_local or (LOCAL | {"containerd", "real", "gpu", "clients"}) & _below(collection_path) else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,7 +105,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if _on_nodes(config):
         items.sort(key=lambda item: order(item.nodeid))
     for item in items:
-        if any(item.get_closest_marker(marker) for marker in ("fleet", "vllm", "gpu")):
+        if any(item.get_closest_marker(marker) for marker in ("fleet", "vllm", "gpu", "clients")):
             continue
         here = item.get_closest_marker("local") or LOCAL & _below(item.path)
         item.add_marker(pytest.mark.local if here else pytest.mark.unit)

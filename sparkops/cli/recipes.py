@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from sparkops.cli.named import find_recipe, load_fleet
 from sparkops.cli.options import JSON, RECIPE, Settings
 from sparkops.cli.terminal import data, data_json, fitted, say, table, write
-from sparkops.config import assets
+from sparkops.config import assets, files
 from sparkops.config.families import Family, Variant, families
 from sparkops.config.inventory import Inventory
 from sparkops.config.recipe import Recipe, load
@@ -216,13 +216,22 @@ def _fits_json(found: Suitable) -> dict[str, object]:
     }
 
 
-def show(recipe: RECIPE, json: JSON = False) -> None:
+def show(
+    recipe: RECIPE,
+    source: Annotated[bool, typer.Option("--source", help="Print the file as it is, with its comments")] = False,
+    json: JSON = False,
+) -> None:
     """Print a recipe with all defaults
+
+    With --source, the file itself, such as the start of a recipe of your own in ./recipes.
 
     Example: sparkops show 122b-autoround
     """
-    values = load(find_recipe(recipe)).model_dump(mode="json", exclude_none=True)
-    if json:
+    file = find_recipe(recipe)
+    values = load(file).model_dump(mode="json", exclude_none=True)
+    if source:
+        data(files.text(file).rstrip("\n"))
+    elif json:
         data_json(values)
     else:
         data(yaml.safe_dump(values, sort_keys=False, width=110).rstrip())
@@ -246,10 +255,10 @@ def render(
 
     Example: sparkops render 122b-autoround
     """
-    files = list(known_recipes().values()) if all_ else [find_recipe(named) for named in recipe or ()]
-    if not files:
+    chosen = list(known_recipes().values()) if all_ else [find_recipe(named) for named in recipe or ()]
+    if not chosen:
         raise UsageError("nothing to render", next_step="Pass recipes or --all.")
-    texts = _dockerfiles(files, agents=all_)
+    texts = _dockerfiles(chosen, agents=all_)
     stale = []
     for name, text in texts.items():
         target = output / f"{name}.Dockerfile"
@@ -266,10 +275,10 @@ def render(
     say(f"{files_} up to date" if not stale else f"{len(stale)} of {files_} written")
 
 
-def _dockerfiles(files: Sequence[Path], *, agents: bool) -> dict[str, str]:
+def _dockerfiles(recipes: Sequence[Path], *, agents: bool) -> dict[str, str]:
     """Return the text of each Dockerfile by name: recipes, and with `agents` gateway, guard and hub."""
     templates = assets.load_templates()
-    texts = {loaded.name: context.render(loaded, templates) for loaded in map(load, files)}
+    texts = {loaded.name: context.render(loaded, templates) for loaded in map(load, recipes)}
     dockerfiles = {GUARD: guard_dockerfile, GATEWAY: gateway_dockerfile, HUB: hub_dockerfile}
     beside = {name: render(templates) for name, render in dockerfiles.items()} if agents else {}
     return {**beside, **texts}

@@ -1,4 +1,7 @@
-"""Read a file of the operator: a regular one of limited size, without waiting for a pipe or a device."""
+"""Read a file of the operator: a regular one of limited size, without waiting for a pipe or a device.
+
+Recipes that come with sparkops are read in the same way, though a wheel has them in an archive.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import errno
 import os
 import stat
 from pathlib import Path
+
+from sparkops.config import shipped
 
 MOST = 16 * 2**20
 """Limit in bytes where a caller has none of its own."""
@@ -25,6 +30,9 @@ def read(file: Path, most: int = MOST) -> bytes:
 
     Raises OSError, with the reason as its strerror.
     """
+    packed = None if os.path.lexists(file) else shipped.packed(file)
+    if packed is not None:
+        return packed
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe without a writer does not block
     with os.fdopen(descriptor, "rb", closefd=True) as opened:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):

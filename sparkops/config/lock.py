@@ -155,11 +155,10 @@ def lock_file(recipe: Path) -> Path:
 
 
 def read_lock(file: Path) -> Lock | None:
-    """Read a lock; None if there is neither such a file nor one in the archive of a wheel. Raises ConfigError."""
-    if os.path.lexists(file):
+    """Read a lock; None without one. Raises ConfigError."""
+    if os.path.lexists(file) or shipped.packed(file) is not None:
         return source.validate(source.read(file), Lock)
-    content = shipped.packed_lock(file)
-    return None if content is None else source.validate(source.read(file, content=content), Lock)
+    return None
 
 
 def stale(file: Path, key: str, problem: str) -> ConfigError:

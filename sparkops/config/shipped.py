@@ -1,4 +1,4 @@
-"""Where templates/ and recipes/ are, beside the package in a checkout, inside it in a wheel; and the known recipes."""
+"""Where templates/ and recipes/ are, beside the package in a checkout, in archives in a wheel; the known recipes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Protocol
 
 PACKAGE = Path(__file__).parent.parent
 OWN = Path("recipes")
 """The operator's recipes, in the working directory."""
-ARCHIVE = "shipped/files.json.xz"
-"""Archive of a wheel in the package, written by hatch_build.py: texts of templates, guard and shipped locks by their
-path in a checkout.
-
-A wheel compresses each file alone; together, these take less than half the bytes.
-"""
+SHIPPED = "shipped"
+"""In a wheel, the directory of the archives in the package. hatch_build.py writes them."""
+RECIPES, PROGRAMS = "recipes", "programs"
+"""The archives: recipes with their locks; templates and the guard, which nodes and images run."""
 
 
 class ShippedFile(Protocol):
@@ -70,7 +68,7 @@ class PackedFile:
 
     def rglob(self, pattern: str) -> Iterator[PackedFile]:
         """Yield the files at any depth below this directory that match."""
-        paths = (path for path in map(PurePosixPath, _archive()) if self.path in path.parents)
+        paths = (path for path in map(PurePosixPath, archive(PROGRAMS)) if self.path in path.parents)
         return (PackedFile(path) for path in paths if path.relative_to(self.path).match(pattern))
 
     def read_bytes(self) -> bytes:
@@ -78,30 +76,25 @@ class PackedFile:
 
     def read_text(self, encoding: str | None = None) -> str:  # noqa: ARG002 - as of Path; an archive has texts
         """Return the text. Raises FileNotFoundError."""
-        text = _archive().get(str(self.path))
+        text = archive(PROGRAMS).get(str(self.path))
         if text is None:
-            raise FileNotFoundError(f"{self.path} is not in {PACKAGE / ARCHIVE}")
+            raise FileNotFoundError(f"{self.path} is not in the archive {PROGRAMS} of {PACKAGE}")
         return text
 
 
-@overload
-def directory(name: Literal["recipes"]) -> Path: ...
-
-
-@overload
-def directory(name: Literal["templates"]) -> ShippedFile: ...
-
-
-def directory(name: str) -> Path | ShippedFile:
-    """Return the directory `templates` or `recipes` of this copy of sparkops."""
-    if not (PACKAGE / ARCHIVE).is_file():
-        return PACKAGE.parent / name
-    return PACKAGE / "shipped/recipes" if name == "recipes" else PackedFile(PurePosixPath(name))
+def directory(name: str) -> ShippedFile:
+    """Return the directory `templates` of this copy of sparkops."""
+    return PackedFile(PurePosixPath(name)) if archive(PROGRAMS) else PACKAGE.parent / name
 
 
 def recipes() -> dict[str, Path]:
-    """Return the recipes that come with sparkops, by name and in its order: those of every folder of recipes/."""
-    return _inside(directory("recipes"))
+    """Return the recipes that come with sparkops, by name and in its order: those of every folder of recipes/.
+
+    In a wheel, these paths name texts of an archive, which `config.files` reads.
+    """
+    if texts := archive(RECIPES):
+        return _by_name(PACKAGE / SHIPPED / path for path in texts if path.endswith(".yaml"))
+    return _inside(PACKAGE.parent / "recipes")
 
 
 def known_recipes() -> dict[str, Path]:
@@ -124,29 +117,34 @@ def _inside(root: Path) -> dict[str, Path]:
 
     Reads one level of folders: deeper files belong to a checkout of something else.
     """
-    files = [*sorted(root.glob("*/*.yaml")), *sorted(root.glob("*.yaml"))]
-    return dict(sorted({file.stem: file for file in files}.items()))
+    return _by_name([*root.glob("*/*.yaml"), *root.glob("*.yaml")])
 
 
-def packed_lock(file: Path) -> bytes | None:
-    """Return the text of the lock that would be `file` in a checkout; None if the wheel has none."""
-    root = (PACKAGE / "shipped").resolve()
-    place = file.resolve()
-    text = _archive().get(place.relative_to(root).as_posix()) if place.is_relative_to(root) else None
+def _by_name(files: Iterable[Path]) -> dict[str, Path]:
+    deepest_first = sorted(files, key=lambda file: (-len(file.parts), file))
+    return dict(sorted({file.stem: file for file in deepest_first}.items()))
+
+
+def packed(file: Path) -> bytes | None:
+    """Return the recipe or lock that would be `file` if archives were directories; None without one."""
+    texts = archive(RECIPES)
+    inside = (PACKAGE / SHIPPED).resolve()
+    if not texts or not (place := file.resolve()).is_relative_to(inside):
+        return None
+    text = texts.get(place.relative_to(inside).as_posix())
     return None if text is None else text.encode()
 
 
 def packed_package() -> dict[str, bytes]:
-    """Return the modules of sparkops that a wheel has in its archive, by path in the package: those of the guard."""
-    package = PurePosixPath(PACKAGE.name)
-    paths = {path: PurePosixPath(path) for path in _archive()}
-    inside = {path: name.relative_to(package) for path, name in paths.items() if name.is_relative_to(package)}
-    return {name.as_posix(): _archive()[path].encode() for path, name in inside.items()}
+    """Return the modules of sparkops that a wheel has in an archive, by path in the package: those of the guard."""
+    package = f"{PACKAGE.name}/"
+    modules = {path: text for path, text in archive(PROGRAMS).items() if path.startswith(package)}
+    return {path.removeprefix(package): text.encode() for path, text in modules.items()}
 
 
 @cache
-def _archive() -> Mapping[str, str]:
-    """Return the archive; empty in a checkout."""
-    archive = PACKAGE / ARCHIVE
-    texts: Mapping[str, str] = json.loads(lzma.decompress(archive.read_bytes())) if archive.is_file() else {}
+def archive(name: str) -> Mapping[str, str]:
+    """Return an archive of this wheel: texts by their path in a checkout; empty in a checkout."""
+    file = PACKAGE / SHIPPED / f"{name}.json.xz"
+    texts: Mapping[str, str] = json.loads(lzma.decompress(file.read_bytes())) if file.is_file() else {}
     return texts

@@ -81,7 +81,7 @@ def unpack(wheel: Wheel, into: Path) -> list[str]:
 
 def _environment(home: Path, wheel: Wheel, required: list[str]) -> Path:
     """Make a virtual environment with what a vLLM requires. Returns its Python."""
-    torch = recipe.load(shipped.directory("recipes") / "tiny-qwen3-cpu.yaml").image.torch
+    torch = recipe.load((shipped.PACKAGE.parent / "recipes") / "tiny-qwen3-cpu.yaml").image.torch
     assert torch is not None
     folder = wheel_folder(pip_settings().get("find-links", ""))
     source = ["--find-links", folder] if folder else ["--torch-backend", "cpu"]

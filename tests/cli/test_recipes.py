@@ -149,6 +149,7 @@ def test_show_gives_the_whole_recipe_in_yaml_and_in_json(sparkops: Sparkops, nam
 
     assert sparkops("show", name, "--json").json == whole
     assert yaml.load(sparkops("show", name).out, Loader=yaml.CSafeLoader) == whole
+    assert sparkops("show", name, "--source").out == shipped.recipes()[name].read_text()
 
 
 @pytest.mark.parametrize("named", ["q", "q.yaml", "recipes/q.yaml", "recipes/q"])

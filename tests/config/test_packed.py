@@ -9,31 +9,51 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.config import assets, lock, shipped
+from sparkops.cli.named import find_recipe
+from sparkops.config import assets, lock, recipe, shipped
 from sparkops.errors import ConfigError
 
-LOCK = Path(__file__).parents[2] / "recipes/qwen3.5-122b/122b-heretic-atlas.lock"
-
-
 CHECKOUT = Path(__file__).parents[2]
+LOCK = CHECKOUT / "recipes/qwen3.5-122b/122b-heretic-atlas.lock"
 
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Recipes, templates and a module of the guard as a wheel has them; returns the directory of the recipes."""
-    recipes = tmp_path / "sparkops/shipped/recipes"
-    recipes.mkdir(parents=True)
-    texts = {"recipes/one.lock": LOCK.read_text(), "recipes/family/two.lock": "schema: [1", "sparkops/guard/a.py": "1"}
-    texts |= {
-        file.relative_to(CHECKOUT).as_posix(): file.read_text()
-        for file in (CHECKOUT / "templates").rglob("*")
-        if file.suffix != ".pyc" and file.is_file()
-    }
-    (tmp_path / "sparkops" / shipped.ARCHIVE).write_bytes(lzma.compress(json.dumps(texts).encode()))
+    """Recipes, templates and a module of the guard as a wheel has them; returns what names the recipes' directory."""
+    sources = [*(CHECKOUT / "recipes").rglob("*.yaml"), *(CHECKOUT / "templates").rglob("*"), LOCK]
+    files = [file for file in sources if file.is_file() and file.suffix != ".pyc"]
+    texts = {file.relative_to(CHECKOUT).as_posix(): file.read_text() for file in files}
+    texts |= {"recipes/one.lock": LOCK.read_text(), "recipes/family/two.lock": "schema: [1", "sparkops/guard/a.py": "1"}
+    shipped_ = tmp_path / "sparkops/shipped"
+    shipped_.mkdir(parents=True)
+    for name in (shipped.RECIPES, shipped.PROGRAMS):
+        packed = {path: text for path, text in texts.items() if path.startswith("recipes/") is (name == "recipes")}
+        (shipped_ / f"{name}.json.xz").write_bytes(lzma.compress(json.dumps(packed).encode()))
     monkeypatch.setattr(shipped, "PACKAGE", tmp_path / "sparkops")
-    shipped._archive.cache_clear()
-    yield recipes
-    shipped._archive.cache_clear()
+    shipped.archive.cache_clear()
+    yield shipped_ / "recipes"
+    shipped.archive.cache_clear()
+
+
+@pytest.mark.usefixtures("wheel")
+def test_recipes_of_the_archive_are_those_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    packed = {name: recipe.load_unlocked(file).model_dump() for name, file in shipped.known_recipes().items()}
+    monkeypatch.undo()
+    shipped.archive.cache_clear()
+
+    assert packed == {name: recipe.load_unlocked(file).model_dump() for name, file in shipped.recipes().items()}
+
+
+def test_a_recipe_is_named_by_its_folder_and_one_of_the_operator_extends_it(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "mine.yaml"
+    own.write_text("name: mine\nextends: 122b-fp8-tp2\ndescription: Mine\nverified: Nothing yet.\n")
+
+    assert find_recipe("qwen3.5-122b/122b-fp8-tp2.yaml") == wheel / "qwen3.5-122b/122b-fp8-tp2.yaml"
+    assert recipe.load(own).service == "qwen3.5-122b"
 
 
 @pytest.mark.parametrize("pattern", ["*.j2", "*/*.j2", "*.py", "*.Dockerfile.j2", "none/*.py"])
@@ -51,7 +71,7 @@ def test_files_of_the_archive_are_found_as_in_a_directory(pattern: str) -> None:
 
 @pytest.mark.usefixtures("wheel")
 def test_what_is_not_in_the_archive_is_named() -> None:
-    with pytest.raises(FileNotFoundError, match=r"templates/none is not in .*shipped/files\.json\.xz"):
+    with pytest.raises(FileNotFoundError, match="templates/none is not in the archive programs"):
         (shipped.directory("templates") / "none").read_bytes()
 
 
@@ -71,6 +91,7 @@ def test_recipes_elsewhere_and_unlocked_ones_have_no_lock_there(wheel: Path, tmp
 
 
 def test_a_lock_that_was_made_beside_the_recipe_counts(wheel: Path) -> None:
+    wheel.mkdir()
     (wheel / "one.lock").write_text("schema: [1")
 
     with pytest.raises(ConfigError, match=r"one\.lock:1: not YAML"):
@@ -83,4 +104,4 @@ def test_an_error_in_the_archive_names_its_lock(wheel: Path) -> None:
 
 
 def test_a_checkout_has_no_archive() -> None:
-    assert shipped.packed_lock(LOCK.with_name("none.lock")) is None
+    assert shipped.packed(LOCK.with_name("none.lock")) is None

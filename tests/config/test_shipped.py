@@ -28,7 +28,7 @@ def write(file: str, **changes: object) -> Path:
 
 
 def test_every_shipped_recipe_is_listed_once_with_those_in_folders() -> None:
-    files = [*shipped.directory("recipes").rglob("*.yaml")]
+    files = [*(shipped.PACKAGE.parent / "recipes").rglob("*.yaml")]
 
     assert sorted(shipped.recipes().values()) == sorted(files)
     assert list(shipped.recipes()) == sorted(file.stem for file in files)
@@ -64,7 +64,7 @@ def test_the_operators_recipes_come_first_and_those_of_a_folder_after_those_outs
 )
 def test_a_recipe_in_a_folder_is_found_by_its_name_and_by_both_paths(named: str) -> None:
     """recipes/NAME.yaml is where it was before."""
-    assert find_recipe(named) == shipped.directory("recipes") / "qwen3.5-122b/122b-fp8-tp2.yaml"
+    assert find_recipe(named) == (shipped.PACKAGE.parent / "recipes") / "qwen3.5-122b/122b-fp8-tp2.yaml"
 
 
 @pytest.mark.parametrize("named", ["recipes/other/122b-fp8-tp2.yaml", "a/recipes/122b-autoround.yaml"])

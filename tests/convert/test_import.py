@@ -128,7 +128,7 @@ def test_a_file_that_is_not_a_recipe_is_refused(tmp_path: Path, text: str, probl
 
 
 def test_a_recipe_of_sparkops_is_not_converted_once_more() -> None:
-    file = shipped.directory("recipes") / "tiny-qwen3-cpu.yaml"
+    file = (shipped.PACKAGE.parent / "recipes") / "tiny-qwen3-cpu.yaml"
 
     ran = CliRunner().invoke(app, ["import", str(file)])
 

@@ -57,7 +57,7 @@ def test_a_recipe_has_a_lock_or_the_reason_why_not(name: str) -> None:
 
 
 def test_no_lock_is_without_its_recipe() -> None:
-    assert {file.stem for file in shipped.directory("recipes").rglob("*.lock")} == set(LOCKED)
+    assert {file.stem for file in (shipped.PACKAGE.parent / "recipes").rglob("*.lock")} == set(LOCKED)
 
 
 @LOCK

@@ -80,14 +80,19 @@ def test_the_wheel_is_small_and_has_all_files_of_the_sources(installed: Installe
     (wheel,) = installed.dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {*archive.namelist()}
-        packed = json.loads(lzma.decompress(archive.read("sparkops/shipped/files.json.xz")))
+        packed = {
+            name: json.loads(lzma.decompress(archive.read(f"sparkops/shipped/{name}.json.xz")))
+            for name in ("recipes", "programs")
+        }
     wanted = tracked("sparkops", "templates", "recipes")
+    texts = packed["recipes"] | packed["programs"]
 
     assert wheel.stat().st_size < WHEEL_BYTES
-    beside = {f"sparkops/shipped/{name}" if name.startswith("recipes/") else name for name in wanted - packed.keys()}
-    assert {name for name in names if ".dist-info/" not in name} == {*beside, "sparkops/shipped/files.json.xz"}
-    assert {name: (SOURCES / name).read_text() for name in packed} == packed
-    assert packed.keys() <= wanted
+    archives = {f"sparkops/shipped/{name}.json.xz" for name in packed}
+    assert {name for name in names if ".dist-info/" not in name} == (wanted - texts.keys()) | archives
+    assert texts == {name: (SOURCES / name).read_text() for name in texts}
+    assert texts.keys() <= wanted
+    assert {name for name in wanted if name.startswith("recipes/")} == packed["recipes"].keys()
 
     listed = json.loads(installed.run("recipes", "--json").stdout)["recipes"]
     locked = {Path(name).stem for name in wanted if name.endswith(".lock")}

@@ -160,7 +160,7 @@ def owners(tmp_path: Path) -> Callable[[str], Path]:
     """Write a recipe that runs the stand-in from a finished image."""
 
     def write(image: str) -> Path:
-        recipe = yaml.safe_load((shipped.directory("recipes") / "stand-in.yaml").read_text())
+        recipe = yaml.safe_load(((shipped.PACKAGE.parent / "recipes") / "stand-in.yaml").read_text())
         file = tmp_path / "own-image.yaml"
         changes = {"name": "own-image", "service": "own-image", "image": {"use": image, "disk_gib": 1}}
         changes["serve"] = {**recipe["serve"], "port": 9140}
