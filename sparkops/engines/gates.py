@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
-from sparkops.engines.llama_cpp import gate as llama_cpp
-from sparkops.engines.vllm import gate as vllm
+from sparkops.engines.llama_cpp.gate import server_verdicts
+from sparkops.engines.vllm import gate
 
 
 class Gate(Protocol):
@@ -17,5 +17,5 @@ class Gate(Protocol):
         """Yield the verdicts. `requirement`: the version that the recipe states, `on_gpu`: whether it needs CUDA."""
 
 
-GATES: Mapping[str, Gate] = {"vllm": vllm.verdicts, "llama-cpp": llama_cpp.verdicts}
+GATES: Mapping[str, Gate] = {"vllm": gate.verdicts, "llama-cpp": server_verdicts}
 """By name of the engine; an engine without a gate has none of these checks."""

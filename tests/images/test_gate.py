@@ -24,7 +24,7 @@ from sparkops.engines.image_facts import (
     KernelFacts,
     LlamaFacts,
 )
-from sparkops.engines.llama_cpp import gate as llama_cpp
+from sparkops.engines.llama_cpp.gate import BROKEN, NO_BACKEND, NO_SERVER, NOT_COMPILED
 from sparkops.engines.llama_cpp.flags import FLAGS
 from sparkops.engines.vllm.gate import (
     DELETED,
@@ -174,10 +174,10 @@ def test_an_image_of_llama_cpp_is_asked_for_its_server_its_backend_and_its_argum
 @pytest.mark.parametrize(
     ("llama", "name", "cause"),
     [
-        (None, "llama-server", llama_cpp.NO_SERVER),
-        (replace(WITH_CUDA, error="libgomp.so.1: cannot open"), "llama-server", llama_cpp.BROKEN),
-        (SERVER, "CUDA backend", llama_cpp.NO_BACKEND),
-        (replace(WITH_CUDA, cubins=frozenset({"sm_90"})), "CUDA backend", llama_cpp.OTHER_GPU),
+        (None, "llama-server", NO_SERVER),
+        (replace(WITH_CUDA, error="libgomp.so.1: cannot open"), "llama-server", BROKEN),
+        (SERVER, "CUDA backend", NO_BACKEND),
+        (replace(WITH_CUDA, cubins=frozenset({"sm_90"})), "CUDA backend", NOT_COMPILED),
         (replace(WITH_CUDA, arguments=frozenset({"ctx-size"})), "serve.args", gate.NO_SUCH),
     ],
 )
