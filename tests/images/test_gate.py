@@ -24,8 +24,8 @@ from sparkops.engines.image_facts import (
     KernelFacts,
     LlamaFacts,
 )
-from sparkops.engines.llama_cpp.gate import BROKEN, NO_BACKEND, NO_SERVER, NOT_COMPILED
 from sparkops.engines.llama_cpp.flags import FLAGS
+from sparkops.engines.llama_cpp.gate import BROKEN, NO_BACKEND, NO_SERVER, NOT_COMPILED
 from sparkops.engines.vllm.gate import (
     DELETED,
     KERNELS_OF_CUDA,
