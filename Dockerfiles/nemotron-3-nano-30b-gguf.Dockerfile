@@ -16,6 +16,8 @@ ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
     VIRTUAL_ENV=/opt/venv \
     PATH=/opt/venv/bin:$PATH
 
+ENV PIP_DEFAULT_TIMEOUT=600 \
+    PIP_RETRIES=10
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
@@ -24,7 +26,7 @@ RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required
     && python3 -m venv /opt/venv \
     && printf '%s\n' 'scikit-build-core==1.1.2 --hash=sha256:7f4f959a467692db50bdd1ea7ce1507f2c7972e6023b753ee302d169bc4cec85' 'pathspec==1.1.1 --hash=sha256:a00ce642f577bf7f473932318056212bc4f8bfdf53128c78bbd5af0b9b20b189' 'packaging==26.4 --hash=sha256:81383611a09c1bc0b08b76e0fd5829d7c6824c65b27a6aee339da133f4233ea2' > /opt/sparkops/build.txt \
     && echo 'llama-cpp-python==0.3.36 --hash=sha256:832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e' > /opt/sparkops/source.txt \
-    && export PIP_CONFIG_FILE=/run/sparkops/index/pip.conf PIP_DEFAULT_TIMEOUT=600 \
+    && export PIP_CONFIG_FILE=/run/sparkops/index/pip.conf \
     && pip install --disable-pip-version-check --no-deps --require-hashes --requirement /opt/sparkops/build.txt \
     && pip download --disable-pip-version-check --no-deps --require-hashes --no-binary llama-cpp-python --no-build-isolation --dest /opt/sdist --requirement /opt/sparkops/source.txt \
     && tar --extract --gzip --file /opt/sdist/llama_cpp_python-0.3.36.tar.gz --directory /opt/source --strip-components=3 llama_cpp_python-0.3.36/vendor/llama.cpp \

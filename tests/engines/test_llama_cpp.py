@@ -27,7 +27,7 @@ Captured = Callable[[str], str]
 PREFIX = "llama-cpp-0.3.36"
 IMAGE = {"torch": None, "vllm": None, "template": "llama-cpp"}
 MODEL = {"id": "org/q", "path": "q", "file": "q-Q4.gguf"}
-OWN = {"engine": "llama-cpp", "image": IMAGE, "model": MODEL}
+OWN: dict[str, Any] = {"engine": "llama-cpp", "image": IMAGE, "model": MODEL}
 TAKES = re.compile(r"FILE|FNAME|PATH|DIR\b|URL|SERVERS|repo>")
 """What --help calls values that name files, directories and servers."""
 

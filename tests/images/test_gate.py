@@ -25,7 +25,7 @@ from sparkops.engines.image_facts import (
     LlamaFacts,
 )
 from sparkops.engines.llama_cpp.flags import FLAGS
-from sparkops.engines.llama_cpp.gate import BROKEN, NO_BACKEND, NO_SERVER, OTHER_CODE
+from sparkops.engines.llama_cpp.gate import BROKEN, NO_BACKEND, NO_SERVER, NOT_COMPILED
 from sparkops.engines.vllm.gate import (
     DELETED,
     KERNELS_OF_CUDA,
@@ -177,7 +177,7 @@ def test_an_image_of_llama_cpp_is_asked_for_its_server_its_backend_and_its_argum
         (None, "llama-server", NO_SERVER),
         (replace(WITH_CUDA, error="libgomp.so.1: cannot open"), "llama-server", BROKEN),
         (SERVER, "CUDA backend", NO_BACKEND),
-        (replace(WITH_CUDA, cubins=frozenset({"sm_90"})), "CUDA backend", OTHER_CODE),
+        (replace(WITH_CUDA, cubins=frozenset({"sm_90"})), "CUDA backend", NOT_COMPILED),
         (replace(WITH_CUDA, arguments=frozenset({"ctx-size"})), "serve.args", gate.NO_SUCH),
     ],
 )

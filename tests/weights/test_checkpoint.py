@@ -156,7 +156,7 @@ def test_hashes_and_how_far_they_are() -> None:
     assert checkpoint.hashes('{"bytes": 5}\n{"a": "123"}\n') == {"a": "123"}
 
 
-GGUF = {"index": None, "shards": {}}
+GGUF: dict[str, Any] = {"index": None, "shards": {}}
 PARTS = {f"q-{number:05d}-of-00002.gguf": [9, 9] for number in (1, 2)}
 
 

@@ -290,8 +290,10 @@ def test_one_step_after_the_other(tmp_path: Path) -> None:
 def test_every_script_is_known_by_its_name() -> None:
     known = {file.stem for file in (shipped.PACKAGE.parent / "templates/steps").glob("*.py")}
 
-    assert known == {"replace-tensors", "add-tensors"}
-    with pytest.raises(UsageError, match="unknown step script nothing, expected one of: add-tensors, replace-tensors"):
+    assert known == {"replace-tensors", "add-tensors", "gguf"}
+    with pytest.raises(
+        UsageError, match="unknown step script nothing, expected one of: add-tensors, gguf, replace-tensors"
+    ):
         programs.load_step("nothing")
 
 

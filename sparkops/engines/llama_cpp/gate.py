@@ -11,10 +11,10 @@ SPARK = frozenset({"sm_120", "sm_120f", "sm_121", "sm_121a", "sm_121f"})
 NO_SERVER = "the image has no llama-server; build it with the template llama-cpp, or add it to PATH"
 BROKEN = "llama-server cannot be run in this image"
 NO_BACKEND = "llama.cpp was compiled for the CPU only: set image.backend, or compile it with GGML_CUDA=ON"
-OTHER_CODE = "no code for this GPU; compile it with CMAKE_CUDA_ARCHITECTURES=121a-real"
+NOT_COMPILED = "no code for this GPU; compile it with CMAKE_CUDA_ARCHITECTURES=121a-real"
 
 
-def llama_cpp_verdicts(facts: ImageFacts, _requirement: str | None, *, on_gpu: bool) -> Iterator[GateVerdict]:
+def llama_cpp_verdicts(facts: ImageFacts, requirement: str | None, *, on_gpu: bool) -> Iterator[GateVerdict]:  # noqa: ARG001
     """Yield the verdict on llama-server and, for a GPU, on its backend for CUDA."""
     llama = facts.llama
     if llama is None:
@@ -30,4 +30,4 @@ def llama_cpp_verdicts(facts: ImageFacts, _requirement: str | None, *, on_gpu: b
         yield GateVerdict("CUDA backend", ok=True, found="libggml-cuda.so", expected="libggml-cuda.so")
     else:
         ok, listed = bool(SPARK & llama.cubins), ", ".join(sorted(llama.cubins)) or "none"
-        yield GateVerdict("CUDA backend", ok, listed, "code for sm_121a", "" if ok else OTHER_CODE)
+        yield GateVerdict("CUDA backend", ok, listed, "code for sm_121a", "" if ok else NOT_COMPILED)
