@@ -24,7 +24,11 @@ RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required
     --mount=type=cache,id=sparkops-uv,target=/root/.cache \
     mkdir -p /opt/sparkops /opt/sdist /opt/source /opt/llama \
     && python3 -m venv /opt/venv \
-    && printf '%s\n' 'scikit-build-core==1.1.2 --hash=sha256:7f4f959a467692db50bdd1ea7ce1507f2c7972e6023b753ee302d169bc4cec85' 'pathspec==1.1.1 --hash=sha256:a00ce642f577bf7f473932318056212bc4f8bfdf53128c78bbd5af0b9b20b189' 'packaging==26.4 --hash=sha256:81383611a09c1bc0b08b76e0fd5829d7c6824c65b27a6aee339da133f4233ea2' > /opt/sparkops/build.txt \
+    && printf '%s\n' \
+         'scikit-build-core==1.1.2 --hash=sha256:7f4f959a467692db50bdd1ea7ce1507f2c7972e6023b753ee302d169bc4cec85' \
+         'pathspec==1.1.1 --hash=sha256:a00ce642f577bf7f473932318056212bc4f8bfdf53128c78bbd5af0b9b20b189' \
+         'packaging==26.4 --hash=sha256:81383611a09c1bc0b08b76e0fd5829d7c6824c65b27a6aee339da133f4233ea2' \
+         > /opt/sparkops/build.txt \
     && echo 'llama-cpp-python==0.3.36 --hash=sha256:832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e' > /opt/sparkops/source.txt \
     && export PIP_CONFIG_FILE=/run/sparkops/index/pip.conf \
     && pip install --disable-pip-version-check --no-deps --require-hashes --requirement /opt/sparkops/build.txt \

@@ -161,12 +161,19 @@ def test_another_name_shows_its_value(name: str) -> None:
     assert document(f"{name}=k1 x") == f"{name}=k1 x"
 
 
+def test_a_token_of_a_tokenizer_is_none_of_a_hub() -> None:
+    assert document("EOS token = 2 '<|im_end|>'") == "EOS token = 2 '<|im_end|>'"
+    assert document("token = 12345678") == "token = ***"
+
+
 @pytest.mark.parametrize("header", ["Cookie: a=k1; b=k2", "Set-Cookie: a=k1; Path=/", "Proxy-Authorization: Basic k1"])
 def test_a_header_with_a_secret_is_hidden_to_its_end(header: str) -> None:
     assert document(header) == f"{header.partition(' ')[0]} ***"
 
 
-@pytest.mark.parametrize("file", sorted(CAPTURED.iterdir()), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", sorted({*CAPTURED.iterdir()} - {*CAPTURED.glob("*-help.txt")}), ids=lambda file: file.name
+)
 def test_nothing_of_a_captured_log_is_a_false_alarm(file: Path) -> None:
     text = file.read_text(errors="replace")
 

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict
 
-from sparkops.config import recipe, shipped
 from sparkops.config.recipe import Recipe
 from sparkops.docker import ranks
 from sparkops.engines import ENGINES
@@ -130,7 +129,7 @@ def main() -> int:
 def judge(wheel: remote.Wheel, home: Path, lines: Mapping[str, list[list[str]]]) -> Judgement:
     """Return what the SGLang of a wheel reports of command lines by name. Raises CalledProcessError."""
     scratch.unpack(wheel, home / "sglang")
-    torch = recipe.load(shipped.directory("recipes") / "tiny-qwen3-cpu.yaml").image.torch
+    torch = next(of for of in recipes() if of.name == "tiny-qwen3-cpu").image.torch
     assert torch is not None
     folder = wheel_folder(pip_settings().get("find-links", ""))
     source = ["--find-links", folder] if folder else ["--torch-backend", "cpu"]

@@ -356,5 +356,5 @@ def test_a_template_that_is_not_there_is_a_mistake_of_the_recipe() -> None:
     with pytest.raises(ConfigError) as caught:
         render(recipe(image={"template": "vllm-gpu"}), TEMPLATES)
 
-    known = "atlas, finished, stand-in, vllm-cpu, vllm-source, vllm-wheels"
+    known = "atlas, finished, llama-cpp, stand-in, vllm-cpu, vllm-source, vllm-wheels"
     assert str(caught.value) == f"q.yaml:1: image.template: expected one of: {known}"
