@@ -83,6 +83,24 @@ def known_cause(pattern: str, cause: str, step: str) -> Cause:
     return pattern, lambda match: Advice(cause.format(*match.groups()), step.format(*match.groups()))
 
 
+def out_of_gpu_memory(step: str) -> tuple[Cause, Cause]:
+    """Return the causes where torch finds too little memory of the GPU, with figures and without."""
+    return (
+        known_cause(
+            r"CUDA out of memory\. Tried to allocate ([\d.]+ \w+)\. GPU \d+ has a total capacity of ([\d.]+ \w+) "
+            r"of which ([\d.]+ \w+) is free",
+            "an allocation of {0} failed: {2} of the GPU's {1} were free",
+            step,
+        ),
+        known_cause(r"CUDA out of memory|NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", step),
+    )
+
+
+DISK_FULL = known_cause(
+    r"No space left on device", "the node's disk is full", "Free space on the node: sparkops prune; docker system df"
+)
+
+
 def first_cause(table: Iterable[Cause], text: str) -> Advice | None:
     """Return the advice of the first entry that matches; None if none does."""
     matches = ((advise, match) for pattern, advise in table if (match := re.search(pattern, text)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sparkops.engines.start_log import Cause, Stage, StartLog, known_cause
+from sparkops.engines.start_log import DISK_FULL, Cause, Stage, StartLog, known_cause, out_of_gpu_memory
 
 # In sglang/srt: entrypoints/engine.py and http_server.py, model_executor/model_runner.py, model_executor/
 # model_runner_components/cuda_graph_setup.py, model_executor/runner/flashinfer_autotune.py, mem_cache/
@@ -60,13 +60,7 @@ CAUSES: tuple[Cause, ...] = (
         "a node has at least 10 % less free memory than another one",
         "Stop other programs on that node, or drop its page cache: on a Spark it counts as used.",
     ),
-    known_cause(
-        r"CUDA out of memory\. Tried to allocate ([\d.]+ \w+)\. GPU \d+ has a total capacity of ([\d.]+ \w+) "
-        r"of which ([\d.]+ \w+) is free",
-        "an allocation of {0} failed: {2} of the GPU's {1} were free",
-        TAKE_LESS,
-    ),
-    known_cause(r"CUDA out of memory|NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
+    *out_of_gpu_memory(TAKE_LESS),
     known_cause(
         r"Rank (\d+) scheduler died during initialization \(exit code: -9\)",
         "the process of rank {} was killed with SIGKILL, most likely because the node's memory was full",
@@ -92,11 +86,7 @@ CAUSES: tuple[Cause, ...] = (
         "this SGLang does not accept an argument of serve.args",
         "Remove {} from serve.args, or use an image whose SGLang accepts it.",
     ),
-    known_cause(
-        r"No space left on device",
-        "the node's disk is full",
-        "Free space on the node: sparkops prune; docker system df",
-    ),
+    DISK_FULL,
     known_cause(
         r"ModuleNotFoundError: No module named '([\w.]+)'",
         "the image lacks a Python module that the engine imports",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from sparkops.engines.start_log import Advice, Cause, known_cause
+from sparkops.engines.start_log import DISK_FULL, Advice, Cause, known_cause, out_of_gpu_memory
 
 TAKE_LESS = (
     "Lower gpu-memory-utilization (or kv-cache-memory-bytes), max-num-batched-tokens or max-num-seqs in serve.args, "
@@ -72,13 +72,7 @@ CAUSES: tuple[Cause, ...] = (
         r"(?s)(?:Available KV cache memory: -([\d.]+) GiB.*?)?No available memory for the cache blocks",
         _no_cache,
     ),
-    known_cause(
-        r"CUDA out of memory\. Tried to allocate ([\d.]+ \w+)\. GPU \d+ has a total capacity of ([\d.]+ \w+) "
-        r"of which ([\d.]+ \w+) is free",
-        "an allocation of {0} failed: {2} of the GPU's {1} were free",
-        TAKE_LESS,
-    ),
-    known_cause(r"CUDA out of memory|NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
+    *out_of_gpu_memory(TAKE_LESS),
     known_cause(
         r"Failed to infer device type",
         "the container has no GPU",
@@ -94,11 +88,7 @@ CAUSES: tuple[Cause, ...] = (
         "this vLLM does not accept an argument of serve.args",
         "Remove {} from serve.args, or build a vLLM that accepts it.",
     ),
-    known_cause(
-        r"No space left on device",
-        "the node's disk is full",
-        "Free space on the node: sparkops prune; docker system df",
-    ),
+    DISK_FULL,
     # cuda-python up to 12.6 has its own cuda/bindings, which overwrite those of cuda-bindings.
     known_cause(
         r"module '(cuda\.bindings\.\w+)' has no attribute",
