@@ -147,12 +147,13 @@ def _script(text: str) -> str:
 
 
 def _value(match: re.Match[str]) -> str:
-    number = match["name"] == "token" and TOKEN_ID.fullmatch(match["value"])
-    secret = names_secret(match["name"].lstrip("-")) and not number
+    before = match.string[max(match.start() - 4, 0) : match.start()]
+    of_text = TOKENIZER.fullmatch(f"{before}{match['name']} {match['value']}")
+    secret = names_secret(match["name"].lstrip("-")) and not of_text
     return f"{match['name']}{match['mark']}{HIDDEN}" if secret else match[0]
 
 
-TOKEN_ID = re.compile(r"\d{1,6}")
+TOKENIZER = re.compile(r"\s?(?:BOS|EOS|EOT|EOG|UNK|PAD|SEP|LF) token \d{1,6}")
 """A token of a tokenizer, as in llama.cpp's `EOS token = 2`: vocabularies have fewer than a million."""
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

@@ -164,6 +164,8 @@ def test_another_name_shows_its_value(name: str) -> None:
 def test_a_token_of_a_tokenizer_is_none_of_a_hub() -> None:
     assert document("EOS token = 2 '<|im_end|>'") == "EOS token = 2 '<|im_end|>'"
     assert document("token = 12345678") == "token = ***"
+    assert document("token = 123456") == "token = ***", "a code of an authenticator"
+    assert document("OTP token = 123456") == "OTP token = ***"
 
 
 @pytest.mark.parametrize("header", ["Cookie: a=k1; b=k2", "Set-Cookie: a=k1; Path=/", "Proxy-Authorization: Basic k1"])
