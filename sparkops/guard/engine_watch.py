@@ -89,7 +89,7 @@ class EngineWatcher:
     promoted: Callable[[], list[PromotedRank]]
     newest: Callable[[str], Sampled | None]
     log: Callable[[str], None]
-    tell: Callable[..., None] = lambda *_, **__: None
+    tell: Callable[[str, float, str, str], None]
     """Takes what is found of one run, for the report to the leader (`Follower.note_watch`)."""
     over: threading.Event = field(default_factory=threading.Event)
     """Ends the questions in progress."""
@@ -248,7 +248,7 @@ class EngineWatcher:
             return
         dead = next((known.found[rule].detail for rule in DEAD if rule in known.found), "")
         garbage = known.found.get(Rule.GARBAGE)
-        self.tell(container.name, container.started_at, dead=dead, garbled=garbage.detail if garbage else "")
+        self.tell(container.name, container.started_at, dead, garbage.detail if garbage else "")
 
     def _finding(self, known: Watched, breach: Breach) -> EngineFinding:
         rank = known.rank

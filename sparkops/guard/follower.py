@@ -169,7 +169,7 @@ class Follower:
         start = self._by_name[name].start(container)
         start.run.killed = start.problem = why
 
-    def note_watch(self, name: str, started_at: float, *, dead: str, garbled: str) -> None:
+    def note_watch(self, name: str, started_at: float, dead: str, garbled: str) -> None:
         """Note what the watch finds of one run of a container, for the next report. Another run knows nothing of it."""
         with self.jobs.lock:
             for service in self._by_name.values():

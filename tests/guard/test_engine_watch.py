@@ -96,7 +96,7 @@ class Node:
             lambda: self.ranks,
             lambda name: Sampled(name, "", self.now_s, {"healthy": True, "first": self.figures}),
             self.lines.append,
-            lambda *_, dead, garbled: self.told.append((dead, garbled)),
+            lambda _name, _started_at, dead, garbled: self.told.append((dead, garbled)),
             send=lambda *_: self.report,
             measure=lambda *_: self.tok_s,
             executor=executor,
