@@ -17,8 +17,6 @@ from collections.abc import Callable
 
 import disk
 import haproxy
-import probe
-import room
 from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, Pointed, Refused
 from loading import attempt, configure, replace, start, token
 
@@ -88,7 +86,7 @@ def switch(service: str, slot: str, release: str = "") -> None:
             raise Refused(f"{service} {slot} has servers {servers}: point it again")
         before = give(service, target)
         disk.put_hold(service, None)
-        room.query()
+        haproxy.waiting()
     print(f"{service}: {before} -> {target}")
 
 
@@ -111,7 +109,7 @@ def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> Non
         slot_backend(service, SLOTS[0])
         until = time.time() + float(left_s)
         disk.put_hold(service, {"mark": mark, "until": until, "longest_s": float(longest_s), "most": int(most)})
-        room.query()  # the room must listen for the service before HAProxy sends a request
+        haproxy.waiting()  # the room must listen for the service before HAProxy sends a request
         before = give(service, disk.waiting(service))
     print(f"{service}: {before} -> {disk.waiting(service)}")
 
@@ -126,6 +124,8 @@ def cut(service: str, slot: str) -> None:
 
 def preview(service: str, slot: str, path: str) -> None:
     """Send a request to a slot, also to one that is not active, and print the release that answered."""
+    import probe  # it imports http.client, with its parsers of mail
+
     slot_backend(service, slot)
     reply = probe.send(
         {"service": service, "slot": slot, "path": path, "body": "", "answer_s": PREVIEW_S, "most": probe.PART}
@@ -151,8 +151,8 @@ def show() -> None:
         "slots": {backend: disk.pointed(backend) for backend in disk.backends()},
         "map": "".join(f"{service} {backend}\n" for service, backend in disk.active().items()),
         "holds": disk.holds(),
-        "room": room.query(),
-        "probes": probe.offered(),
+        "room": haproxy.waiting(),
+        "probes": haproxy.offers_probes(),
     }
     try:
         print(json.dumps({**shown, "haproxy": running(), "problem": ""}))
@@ -176,6 +176,20 @@ def running() -> dict[str, object]:
     }
 
 
+def serve_room(large_mib: str) -> None:
+    """Run the waiting room until the container stops. `large_mib`: memory for large bodies, in MiB."""
+    import room  # it imports asyncio, which would double the start of every other verb
+
+    room.serve(large_mib)
+
+
+def probe_each() -> None:
+    """Send a probe for each line on stdin."""
+    import probe  # as in `preview`
+
+    probe.serve()
+
+
 VERBS: dict[str, Callable[..., None]] = {
     "start": start,
     "try": attempt,
@@ -184,12 +198,12 @@ VERBS: dict[str, Callable[..., None]] = {
     "point": point,
     "switch": switch,
     "hold": hold,
-    "room": room.serve,
+    "room": serve_room,
     "cut": cut,
     "preview": preview,
     "show": show,
     "show-each": show_each,
-    "probe-each": probe.serve,
+    "probe-each": probe_each,
     "token": token,
 }
 

@@ -5,12 +5,12 @@ HAProxy's maps and its composed configuration are in memory, so that a full disk
 
 from __future__ import annotations
 
+import binascii
 import fcntl
 import hashlib
 import json
 import os
 import re
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,7 +30,7 @@ OLDER_ACTIVE = STATE / "active.map"  # of earlier versions, as are the directori
 GIVEN = re.compile(r"gateway\.cfg|one\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-9.-]*\.cfg")
 ALIASES = re.compile(r"^# Further names: (.+)$", re.MULTILINE)
 BIND = re.compile(r"^  bind \S*:(\d+)", re.MULTILINE)
-PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 DOWN, SERVERS, SLOTS = "be_down", 8, ("blue", "green")
 PATIENCE_S = 20.0
 
@@ -105,7 +105,7 @@ def read(file: Path) -> str:
 def fingerprint() -> str:
     """Return the SHA-256 of the first certificate in openssl's format; empty without one."""
     certificate = PEM.search(read(CERTIFICATE))
-    digest = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate[0])).hexdigest() if certificate else ""
+    digest = hashlib.sha256(binascii.a2b_base64(certificate[1])).hexdigest() if certificate else ""
     return ":".join(digest[at : at + 2].upper() for at in range(0, len(digest), 2))
 
 

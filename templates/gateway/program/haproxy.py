@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +16,10 @@ from disk import CONFIG, NEXT, PATIENCE_S, RUN, SERVERS, Refused, read
 from disk import rows as parse_rows
 
 ADMIN, MASTER = RUN / "admin.sock", RUN / "master.sock"
+PROBES = RUN / "probe.sock"
+ROOM = RUN / "room.sock"  # of the waiting room, which has asyncio: only its own process imports it
 REPLY_S = 10.0
+ROOM_S = 5.0
 END_S = 5.0
 IDLE = ("MAINT", "DRAIN", "DOWN")
 
@@ -28,6 +31,8 @@ def replace_this() -> NoReturn:
 
 def check(config: Path = NEXT) -> None:
     """Raise Refused with HAProxy's errors if it rejects a configuration."""
+    import subprocess  # only a start and a change of the configuration need it
+
     checked = subprocess.run(["haproxy", "-c", "-W", "-f", str(config)], capture_output=True, text=True, check=False)
     if checked.returncode:
         raise Refused(f"HAProxy rejects the configuration:\n{checked.stderr.strip()[-2000:]}")
@@ -44,6 +49,22 @@ def query(command: str, at: Path = ADMIN) -> str:
             return b"".join(iter(lambda: asking.recv(65536), b"")).decode(errors="replace")
         except OSError as error:
             raise Refused(f"HAProxy does not answer: {error}") from None
+
+
+def offers_probes() -> bool:
+    """Return whether HAProxy runs with the socket of probes: a configuration of an earlier version has none."""
+    return f"unix@{PROBES} " in read(CONFIG)
+
+
+def waiting() -> dict[str, dict[str, float]] | None:
+    """Return the figures of the waiting room, which reads its files first; None if it does not reply."""
+    with socket.socket(socket.AF_UNIX) as control, suppress(OSError, ValueError):
+        control.settimeout(ROOM_S)
+        control.connect(str(ROOM))
+        control.sendall(b"\n")
+        figures: dict[str, dict[str, float]] = json.loads(b"".join(iter(lambda: control.recv(65536), b"")))
+        return figures
+    return None
 
 
 def answers() -> bool:

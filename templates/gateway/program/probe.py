@@ -12,11 +12,9 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from typing import TypedDict
 
-import disk
 import haproxy
-from disk import RUN
+from haproxy import PROBES
 
-SOCKET = RUN / "probe.sock"
 CONNECT_S = 2.0
 AT_ONCE = 30  # fewer than the socket takes (sparkops/gateway/capacity.py)
 PART, KEPT = 2**16, 4096  # bytes
@@ -58,12 +56,7 @@ class Connection(HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(CONNECT_S)
-        self.sock.connect(str(SOCKET))
-
-
-def offered() -> bool:
-    """Return whether HAProxy runs with the socket: a configuration of an earlier version has none."""
-    return f"unix@{SOCKET} " in disk.read(disk.CONFIG)
+        self.sock.connect(str(PROBES))
 
 
 def send(probe: Probe) -> Reply:
@@ -72,7 +65,7 @@ def send(probe: Probe) -> Reply:
     try:
         connection.connect()
     except OSError as error:
-        return failed(UNREACHED, f"{SOCKET}: {error}")
+        return failed(UNREACHED, f"{PROBES}: {error}")
     started = False
     try:
         end_s = time.monotonic() + probe["answer_s"]

@@ -21,13 +21,13 @@ from pathlib import Path
 
 import disk
 from disk import RUN, Hold
+from haproxy import ADMIN, ROOM
 from large import LargeRequests
 from relay import PART, REPLY_S, Departures, refuse, relay, settle, streams
 from replies import FIGURES, UNAVAILABLE, answer, http, metrics, unavailable
 
-CONTROL, LARGE = RUN / "room.sock", RUN / "large.sock"
+LARGE = RUN / "large.sock"
 METRICS = "/metrics/waiting"
-ADMIN = RUN / "admin.sock"
 POLL_S = 0.5  # `switch` and `hold` do not wait for it: a request for figures reads the files too
 ENDING_POLL_S, ENDING_S = 0.05, 30.0  # after a signal, which may mean HAProxy's end; longer than `docker stop` waits
 ENDED = 20  # consecutive polls without HAProxy, after a signal
@@ -75,7 +75,7 @@ class Room:
         """Serve until HAProxy ends. Its master sends SIGUSR1 at its end, but also at each reload."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(self, "signalled_at", time.monotonic()))
-        await asyncio.start_unix_server(self._report, sock=listen(CONTROL))
+        await asyncio.start_unix_server(self._report, sock=listen(ROOM))
         self._spawn(self._accept(listen(LARGE), self.large.serve))
         unseen = 0
         while unseen < ENDED:
@@ -153,7 +153,7 @@ class Room:
         return http(*answer(request[0], request[1]))
 
     async def _report(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Reply to HAProxy with metrics or models, to `query` with the figures."""
+        """Reply to HAProxy with metrics or models, to `waiting` of haproxy.py with the figures."""
         with suppress(OSError, ValueError, TimeoutError):
             request = line = await asyncio.wait_for(reader.readline(), REPLY_S)
             remaining = 0
@@ -175,17 +175,6 @@ def _connects(file: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as trying:
         trying.settimeout(REPLY_S)
         return trying.connect_ex(str(file)) == 0
-
-
-def query() -> dict[str, dict[str, float]] | None:
-    """Return the figures of the running room, which reads its files first; None if it does not reply."""
-    with socket.socket(socket.AF_UNIX) as control, suppress(OSError, ValueError):
-        control.settimeout(REPLY_S)
-        control.connect(str(CONTROL))
-        control.sendall(b"\n")
-        figures: dict[str, dict[str, float]] = json.loads(b"".join(iter(lambda: control.recv(PART), b"")))
-        return figures
-    return None
 
 
 async def _run(large_mib: int) -> None:
