@@ -15,11 +15,12 @@ from sparkops.guard.state import State
 from sparkops.network import firewall
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.node import Node
+from sparkops.status.node_survey import docker_socket
 
 
 def close_ports(node: Node) -> None:
     """Let nftables have the rules that the containers of this node require. Raises SparkopsError, ValueError."""
-    with closing(Engine(node)) as engine:
+    with closing(Engine(node, docker_socket)) as engine:
         _renew(node, engine)
 
 
@@ -45,7 +46,7 @@ class Filter:
     def look(self) -> None:
         """Renew the rules."""
         try:
-            self._reader = self._reader or Engine(self.node)
+            self._reader = self._reader or Engine(self.node, docker_socket)
             _renew(self.node, self._reader)
             trouble = ""
         except (SparkopsError, OSError, ValueError) as error:

@@ -23,6 +23,7 @@ from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Node
+from sparkops.status.node_survey import docker_socket
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def replace(node: Node, agent: Replaceable, image: str, patience_s: float = PATI
     The new one gets `patience_s` to answer. Raises SparkopsError or OSError where the old one could not be started
     again, or removed.
     """
-    with closing(Engine(node)) as engine:
+    with closing(Engine(node, docker_socket)) as engine:
         member = Member(node.name, NodeConfig(transport="local"), node, engine)
         try:
             _follow(member, agent, lambda: forward(agent, image, _container(member, agent)))

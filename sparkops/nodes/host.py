@@ -47,12 +47,15 @@ PREFLIGHT_SCRIPT = (
     QUERY_SCRIPT
     + GPU_SCRIPT
     + """\
-root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null || true)
+format='{{.DockerRootDir}} {{.ServerVersion}} {{range .ClientInfo.Plugins}}{{.Name}} {{end}}'
+docker=$(docker info --format "$format" 2>/dev/null || true)
+root=${docker%% *}
+# Before version 23 the client had BuildKit itself; since then it is the plugin buildx.
+case $docker in *" 2"[012].* | *" buildx "*) echo "buildkit yes" ;; esac
 """
     + DISK_SCRIPT
     + """\
 echo "cores $(nproc)"
-if DOCKER_BUILDKIT=1 docker build --help 2>/dev/null | grep -q -e --progress; then echo "buildkit yes"; fi
 awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 """
 )

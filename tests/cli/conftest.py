@@ -28,7 +28,7 @@ class Ran:
 
 Sparkops = Callable[..., Ran]
 DOCKER = """#!{python} -IS
-# Docker's API on stdin, as far as it is asked: its version, and that it has no containers.
+# Docker's API on stdin, as far as it is asked: the version of its API, and that it has no containers.
 import socket
 stream, rest = socket.socket(fileno=0), b""
 while piece := stream.recv(65536):
@@ -37,8 +37,8 @@ while piece := stream.recv(65536):
         asked, _, rest = rest.partition(b"\\r\\n\\r\\n")
         line = asked.split(b"\\r\\n")[0]
         status, body = (b"404 Not Found", b'{{"message": "none"}}') if b"sparkops-guard" in line else (b"200 OK", b"[]")
-        body = b'{{"ApiVersion": "1.43"}}' if b"/version" in line else body
-        stream.sendall(b"HTTP/1.1 %s\\r\\nContent-Length: %d\\r\\n\\r\\n%s" % (status, len(body), body))
+        head = b"HTTP/1.1 %s\\r\\nApi-Version: 1.43\\r\\nContent-Length: %d\\r\\n\\r\\n" % (status, len(body))
+        stream.sendall(head + body)
 """
 
 

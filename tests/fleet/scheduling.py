@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -21,8 +22,10 @@ VLLM_FILES = {
 """They share the image of the real vLLM, which takes minutes to build. Other files go to whichever worker is free."""
 DIRECTORIES = ("tests/containerd/", "tests/follower/", "tests/gateway/")
 """All tests of one share nodes of their own."""
-SINGLE = ("tests/real/test_conformance.py", "tests/real/test_crash.py", "tests/real/test_faults.py")
+SINGLE = ("tests/real/test_conformance.py", "tests/real/test_faults.py")
 """Each of their tests takes about a minute and begins with a service of its own."""
+CRASH, PHASE = "tests/real/test_crash.py", re.compile(r", ([a-z-]+, [a-z ]+), blue on")
+"""Its cases of one mode and phase stay together: most begin with the service as the last one has left it."""
 
 
 class ByFleet(LoadScopeScheduling):  # type: ignore[misc]
@@ -46,6 +49,8 @@ def group(nodeid: str) -> str:
     file = nodeid.split("::", maxsplit=1)[0]
     if file in VLLM_FILES:
         return "vllm"
+    if file == CRASH and (moment := PHASE.search(nodeid)):
+        return f"{file}::{moment[1]}"
     if file in SINGLE:
         return nodeid
     return next((directory for directory in DIRECTORIES if file.startswith(directory)), file)
@@ -59,4 +64,4 @@ def order(nodeid: str) -> int:
     )
     if group(nodeid) in longest:
         return longest.index(group(nodeid))
-    return len(longest) + (group(nodeid) == nodeid)
+    return len(longest) + (2 if group(nodeid) == nodeid else nodeid.startswith(CRASH))

@@ -56,6 +56,7 @@ def converse(stream: socket.socket, respond: Respond) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             status, body = respond(self.path)
             self.send_response(status)
+            self.send_header("Api-Version", "1.43")  # in every reply of Docker
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -22,7 +22,7 @@ def test_reads_of_docker_are_logged_as_method_and_path(make: Make, logged: pytes
         order.connected.member("n1").engine.container("sparkops-guard")
 
     assert logged.messages == [
-        "n1: docker API GET /version",
+        "n1: docker API GET /_ping",
         "n1: docker API GET /containers/json",
         "n1: docker API GET /containers/sparkops-guard/json",
     ]

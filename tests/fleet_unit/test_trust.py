@@ -78,7 +78,7 @@ class Store:
         """Docker's API."""
         kind, _, name = unquote(path.partition("?")[0].removesuffix("/json")).partition("s/")
         if path.endswith("/version"):
-            return 200, json.dumps({"ApiVersion": "1.43", "Version": "28.0.0"}).encode()
+            return 200, json.dumps({"Version": "28.0.0"}).encode()
         if path.endswith("/info"):
             return 200, json.dumps({"DriverStatus": [["driver-type", layers.CONTAINERD]]}).encode()
         if path.endswith("/history"):
