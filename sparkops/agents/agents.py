@@ -26,7 +26,8 @@ from sparkops.guard_client.leader import connect_guard
 from sparkops.guard_client.membership import GuardSettings
 from sparkops.guard_client.service_state import needed_nodes, unnamed
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.parallel import all_or_raise, on_each
 from sparkops.nodes.progress import Event, OnEvent
 

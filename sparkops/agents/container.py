@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sparkops.docker import commands
 from sparkops.errors import CommandFailed, ConnectionLost, NodeError, StartFailed
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.waiting import Waiting
 
 PATIENCE_S, POLL_S = 30.0, 0.2

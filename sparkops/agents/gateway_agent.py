@@ -25,7 +25,7 @@ from sparkops.gateway.facts import GatewayFacts
 from sparkops.gateway.files import Secrets, load_program, load_secrets, load_templates
 from sparkops.gateway.image import DISK_GIB, IMAGE, NAME, Service, files, gateway_context, hashed
 from sparkops.images.build import BuildOrder, Gate
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 
 

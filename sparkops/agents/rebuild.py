@@ -12,7 +12,8 @@ from sparkops.agents.rebuild_plan import GuardCopies, Rebuild
 from sparkops.errors import Interrupted
 from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.leader import Leader, connect_guard, leading
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import trouble

@@ -12,7 +12,7 @@ from sparkops.docker.facts import log_lines
 from sparkops.errors import CommandFailed, Interrupted, NotReady, StartFailed
 from sparkops.guard_client import commands
 from sparkops.images.build import build_on
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
 

@@ -36,9 +36,10 @@ from sparkops.errors import Interrupted, SparkopsError, UsageError, joined
 from sparkops.guard_client.commands import PEER_PORT
 from sparkops.images.build import without_buildkit
 from sparkops.nodes import host
-from sparkops.nodes.connected import Member, connect
+from sparkops.nodes.connected import connect
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event
 from sparkops.prune.plan import Kept
 from sparkops.prune.uninstall import VOLUMES, Extent, agents, plan

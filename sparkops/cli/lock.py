@@ -20,7 +20,8 @@ from sparkops.config.recipe import Recipe, load_unlocked
 from sparkops.images.build import build_on, of_recipe
 from sparkops.lock import locking
 from sparkops.lock.finished import Difference, differences
-from sparkops.nodes.connected import Member, connect
+from sparkops.nodes.connected import connect
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import OnEvent
 from sparkops.render.context import build_context
 

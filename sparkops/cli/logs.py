@@ -14,7 +14,8 @@ from sparkops.deploy import observe
 from sparkops.docker import commands
 from sparkops.docker.facts import Container
 from sparkops.errors import UsageError
-from sparkops.nodes.connected import Connected, Member, connect
+from sparkops.nodes.connected import Connected, connect
+from sparkops.nodes.member import Member
 
 TIME = re.compile(
     r"(\d+(\.\d+)?(ms|s|m|h))+"

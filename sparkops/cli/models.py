@@ -29,7 +29,8 @@ from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
 from sparkops.errors import NodeError, SparkopsError, UsageError, joined
 from sparkops.hub.pull import pull_model
-from sparkops.nodes.connected import Member, connect
+from sparkops.nodes.connected import connect
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, overlooked, problems

@@ -13,7 +13,8 @@ from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.errors import UsageError, joined
-from sparkops.nodes.connected import Connected, Member, connect
+from sparkops.nodes.connected import Connected, connect
+from sparkops.nodes.member import Member
 from sparkops.smoke import coverage, probing
 from sparkops.smoke.probing import Target
 from sparkops.smoke.results import SmokeReport

@@ -5,21 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from sparkops.command import Command
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.plan import Plan
 from sparkops.deploy.preconditions import Observed, own
 from sparkops.engines import runtime
 from sparkops.engines.launch import Seat
 from sparkops.errors import NotReady
-from sparkops.gateway import commands
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.engine_spec import EngineSpec
 from sparkops.memory.compilers import limit, memory_gib
 from sparkops.network.environment import PER_NODE
 from sparkops.network.topology import Fabric
 from sparkops.release import Rank, Release
-from sparkops.swap.effects import CutRequests, FrontEffect, PointSlot, SwitchTraffic
 from sparkops.swap.model import Deployment, Limits, RankSpec, Replica
 
 
@@ -91,23 +88,6 @@ def seat(network: Fabric, node: str) -> Seat:
     per_node = tuple(name for name in own_rank.env if name in PER_NODE)
     peers = tuple(rank.address for rank in network.ranks.values())
     return Seat(own_rank.address, head.address, own_rank.env, own_rank.options, (*per_node, *runtime.LIMITS), peers)
-
-
-def endpoints(deployed: Deployment) -> tuple[tuple[str, int], ...]:
-    """Return address and port of each replica. Raises ValueError for a spec of another version."""
-    specs = [(rank, engine_spec.of(rank)) for rank in deployed.heads]
-    return tuple((spec.address, spec.rank(rank.node).port) for rank, spec in specs)
-
-
-def gateway_command(effect: FrontEffect, service: str) -> Command:
-    match effect:
-        case PointSlot(deployment=to):
-            return commands.point(service, to.slot, to.release, endpoints(to))
-        case SwitchTraffic(deployment=to, hold=hold):
-            down = commands.hold(service, hold) if hold else commands.switch_down(service)
-            return commands.switch(service, to.slot, to.release) if to else down
-        case CutRequests(deployment=of):
-            return commands.cut(service, of.slot)
 
 
 def release_of(deployed: Deployment) -> Release:

@@ -18,7 +18,8 @@ from sparkops.memory.description import Description
 from sparkops.memory.fit import Fit, Measured
 from sparkops.memory.pools import room
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.startup import estimate
 from sparkops.startup.estimate import Started
 from sparkops.transfer import transfer

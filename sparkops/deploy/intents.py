@@ -13,7 +13,8 @@ from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader, connect_guard
 from sparkops.guard_client.replies import Record, merge
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.swap import trouble
 from sparkops.swap.intents import Cancel, Forget, Hold, Intent, Promote, Stop

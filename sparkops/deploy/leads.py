@@ -10,7 +10,8 @@ from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.leader import GuardConnection, Leader, connect_guard
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.swap.journal import Journal
 

@@ -17,8 +17,9 @@ from sparkops.network import preflight
 from sparkops.network.checks import Ranks
 from sparkops.network.finding import require
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.host import HostFacts
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.swap.model import Deployment
 

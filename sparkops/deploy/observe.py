@@ -12,7 +12,8 @@ from sparkops.guard_client import leases
 from sparkops.network import preflight
 from sparkops.network.facts import fabric_query
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.release import Release, installed
 from sparkops.weights import models
 

@@ -7,10 +7,10 @@ from itertools import groupby
 from math import inf
 
 from sparkops.command import Command
-from sparkops.deploy.deployment import gateway_command
 from sparkops.docker.commands import start
 from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec
+from sparkops.guard_client.front import gateway_command
 from sparkops.guard_client.service_state import ServiceState, free_step
 from sparkops.swap import effects, trouble
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report

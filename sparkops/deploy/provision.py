@@ -16,7 +16,8 @@ from sparkops.guard_client.leader import Leader
 from sparkops.hub.pull import Hub, pull_model
 from sparkops.images import distribute
 from sparkops.images.build import BuildOrder, build_on_all
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models
 from sparkops.weights.prepare import plan_steps, take_steps

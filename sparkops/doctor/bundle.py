@@ -17,7 +17,8 @@ from sparkops.docker.places import CONTAINER, STATE
 from sparkops.doctor.run import DoctorResult
 from sparkops.errors import SparkopsError
 from sparkops.guard_client.leader import connect_guard
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 
 MANIFEST = "CONTENTS.txt"
 EVENTS, LINES, FILE_BYTES, FILES = 200, 500, 2**18, 200

@@ -33,7 +33,8 @@ from sparkops.memory import pages
 from sparkops.network import firewall, preflight, topology
 from sparkops.network.finding import Finding
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent, silent
 from sparkops.status.join import join
 from sparkops.status.observation import NodeReport, reported

@@ -13,7 +13,6 @@ from ipaddress import ip_address
 from math import inf
 
 from sparkops.config.serve import Task
-from sparkops.deploy.deployment import endpoints, gateway_command
 from sparkops.engines import metrics
 from sparkops.engines.endpoints import metrics_page
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
@@ -34,6 +33,7 @@ from sparkops.guard.completion import (
 from sparkops.guard.environment import log
 from sparkops.guard.smoke_runs import Baking
 from sparkops.guard_client import engine_spec
+from sparkops.guard_client.front import endpoints, gateway_command
 from sparkops.nodes.http import MOST_BYTES, direct
 from sparkops.nodes.node import Node
 from sparkops.nodes.streams import LineStream, SharedStream

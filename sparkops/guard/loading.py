@@ -17,10 +17,10 @@ from sparkops.engines import ENGINES
 from sparkops.errors import ConnectionLost, NotReady, StartFailed
 from sparkops.guard.engine_port import EnginePort
 from sparkops.memory.relief import floor_gib
-from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.startup.estimate import Forecast
 from sparkops.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
 from sparkops.startup.watch import StartMonitor

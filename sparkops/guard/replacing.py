@@ -19,9 +19,9 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.docker.commands import remove_by_force, rename, set_restart, start, stop
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.names import GUARD
-from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import Node
 from sparkops.status.node_survey import docker_socket
 

@@ -18,10 +18,10 @@ from sparkops.engines.load import Load
 from sparkops.errors import SparkopsError
 from sparkops.guard_client import engine_spec
 from sparkops.names import Slot
-from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.http import direct, session
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.smoke import claims, openai, prompts, suite
 from sparkops.smoke.client import Client, EngineBusy
 from sparkops.smoke.coverage import light

@@ -18,7 +18,6 @@ PACKAGES = (
     "nftables",
     "python3",
     "python3-docker",
-    "python3-paramiko",
     "python3-prometheus-client",
     "python3-pydantic",
     "python3-requests",

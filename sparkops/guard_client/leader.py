@@ -15,7 +15,7 @@ from sparkops.guard_client.commands import CONTAINER, RELAY
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.replies import refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import Node
 from sparkops.nodes.streams import KEEP, LineStream
 from sparkops.nodes.waiting import retry_start

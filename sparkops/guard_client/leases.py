@@ -18,7 +18,7 @@ from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import GuardConnection, connect_guard
 from sparkops.guard_client.replies import is_unknown_request
 from sparkops.guard_client.service_state import ways_out
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import until_free
 

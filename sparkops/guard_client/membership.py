@@ -17,7 +17,8 @@ from sparkops.guard_client.commands import PEER_PORT
 from sparkops.guard_client.leader import Leader, connect_guard, leading
 from sparkops.guard_client.replies import is_unknown_request
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.parallel import all_or_raise, on_each
 
 

@@ -16,7 +16,7 @@ from sparkops.docker.commands import check_image, model_dir
 from sparkops.errors import NodeError, UsageError
 from sparkops.guard_client.image import DEBIAN
 from sparkops.images.build import BuildOrder, Gate, build_on
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.program import parsed
 from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
 from sparkops.render.context import Content, Context, index, pack, places

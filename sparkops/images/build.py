@@ -20,8 +20,9 @@ from sparkops.guard_client import leases
 from sparkops.images import arguments, buildkit, gate, gated, lock_check
 from sparkops.images.arguments import Arguments
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Facts
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting, retry_start
 from sparkops.release import candidate_tag, content_labels, image_labels, image_tag, mod_labels

@@ -12,8 +12,8 @@ from sparkops.docker import commands
 from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
 from sparkops.images import layers
 from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes, saved_share
-from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Facts
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import MB, Event, Meter, OnEvent
 from sparkops.nodes.waiting import Waiting
 from sparkops.transfer.commands import EndProgram

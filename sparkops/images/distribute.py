@@ -15,7 +15,8 @@ from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, remove
 from sparkops.images.layers import room
 from sparkops.network.routes import addresses, host_of
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.parallel import all_or_raise, on_each
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.release import recipe_of

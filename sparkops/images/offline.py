@@ -20,7 +20,8 @@ from sparkops.images.layers import missing_bytes, saved_share
 from sparkops.images.layout import ImageCutOff, Layout, StoredImage
 from sparkops.names import LABEL
 from sparkops.nodes import ssh
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import Stream
 from sparkops.nodes.progress import MB, Event, Meter, OnEvent, silent
 from sparkops.release import recipe_of

@@ -26,8 +26,8 @@ from sparkops.images.build import (
 from sparkops.lock import finished, resolving
 from sparkops.memory.description import to_lock
 from sparkops.nodes import host
-from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Facts
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import Waiting
 from sparkops.render import context

@@ -31,7 +31,7 @@ from sparkops.maintenance.plan import (
     remaining,
     strangers,
 )
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, Repeats
 from sparkops.nodes.waiting import Waiting
 from sparkops.release import Release

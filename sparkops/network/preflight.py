@@ -12,7 +12,8 @@ from sparkops.network.commands import RendezvousReport
 from sparkops.network.facts import NodeFabric, fabric_query, parse_fabric
 from sparkops.network.finding import Finding
 from sparkops.network.topology import Fabric
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.parallel import on_each
 from sparkops.nodes.progress import Event, OnEvent, silent
 

@@ -9,7 +9,7 @@ from sparkops.errors import CommandFailed
 from sparkops.network import preflight
 from sparkops.network.facts import NodeFabric
 from sparkops.network.links import End, rdma_ports
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 
 
 @dataclass(frozen=True)

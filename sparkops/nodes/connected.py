@@ -8,24 +8,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from sparkops.config.inventory import Fleet, NodeConfig
+from sparkops.config.inventory import Fleet
 from sparkops.errors import SparkopsError
 from sparkops.nodes.connect import Connector
 from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.node import Node
+from sparkops.nodes.member import Member
 from sparkops.nodes.parallel import all_or_raise, on_each
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Member:
-    """A connected node and the reader of its Docker."""
-
-    name: str
-    config: NodeConfig
-    node: Node
-    engine: Engine
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.leader import connect_guard
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.prune import retention
 from sparkops.prune.plan import Policy, Pruning, Removal, plan

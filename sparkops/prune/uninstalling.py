@@ -15,8 +15,9 @@ from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client import leases, membership
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import GUARD
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Facts
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.prune.plan import Kept, Removal
 from sparkops.prune.retention import IMAGE

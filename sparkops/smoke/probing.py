@@ -9,8 +9,8 @@ from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container, parse_container
 from sparkops.errors import ProbeFailed, StartFailed
 from sparkops.names import LABEL
-from sparkops.nodes.connected import Member
 from sparkops.nodes.http import session
+from sparkops.nodes.member import Member
 from sparkops.release import Release
 from sparkops.smoke import suite
 from sparkops.smoke.results import CheckVerdict, SmokeReport

@@ -13,8 +13,8 @@ from sparkops.docker.facts import Container, Usage
 from sparkops.engines import endpoints
 from sparkops.errors import StartFailed
 from sparkops.nodes import host
-from sparkops.nodes.connected import Member
 from sparkops.nodes.host import GIB
+from sparkops.nodes.member import Member
 from sparkops.startup.verdict import Line, MemorySample, Sample
 from sparkops.swap.model import Answer
 

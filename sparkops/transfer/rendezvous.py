@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sparkops.errors import CommandFailed, Interrupted, SparkopsError
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.parallel import on_each
 from sparkops.transfer import commands
 from sparkops.transfer.commands import Arrived, EndProgram, Into, Key, Listening, Place, SentFiles, Unreachable

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, SparkopsError
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import Stream
 from sparkops.nodes.parallel import all_or_raise, on_each
 from sparkops.transfer import commands

@@ -9,7 +9,8 @@ from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
 from sparkops.errors import NodeError, NotReady
 from sparkops.network.routes import addresses, host_of
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, Meter, OnEvent, amount
 from sparkops.transfer import transfer
 from sparkops.transfer.commands import Into, SentFiles

@@ -10,7 +10,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
 from sparkops.errors import NotReady
 from sparkops.guard_client import leases
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.program import parsed
 from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
 from sparkops.transfer import transfer

@@ -17,8 +17,9 @@ from sparkops.deploy.fitting import fits, measured
 from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.errors import NotReady, PlanRefused, SparkopsError
 from sparkops.memory.fit import Fit, Measured
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.member import Member
 from sparkops.startup.estimate import Started, settings
 from tests.examples import CUDA, recipe
 from tests.memory.configs import TINY

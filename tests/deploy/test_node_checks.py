@@ -11,8 +11,8 @@ from sparkops.deploy import node_checks
 from sparkops.errors import NotReady
 from sparkops.guard_client.engine_spec import EngineSpec
 from sparkops.names import Slot
-from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event
 from sparkops.release import Rank, Release
 from tests.examples import CUDA, node, release

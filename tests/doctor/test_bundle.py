@@ -17,8 +17,8 @@ from sparkops.config.inventory import NodeConfig
 from sparkops.doctor import bundle
 from sparkops.errors import UsageError
 from sparkops.guard_client.leader import Leader
-from sparkops.nodes.connected import Member
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.swap.intents import Hold
 from tests.deploy.states import serving
 from tests.guard_client.test_leader import Guarded, peer_node

@@ -14,9 +14,10 @@ from sparkops.config.inventory import Fleet
 from sparkops.doctor import run
 from sparkops.doctor.run import Fix, StartedAgent, fixes
 from sparkops.network.finding import Finding
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.status.picture import GatewayRow, GatewayState, ServiceRow, Status
 from tests.examples import node
 

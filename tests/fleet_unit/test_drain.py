@@ -19,7 +19,7 @@ from sparkops.maintenance import drain, returning
 from sparkops.maintenance.drain import DrainOptions, Planned
 from sparkops.maintenance.plan import Action
 from sparkops.maintenance.returning import ReturnOptions
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.smoke import decode_speed
 from sparkops.swap.journal import Journal
 from tests.fleet_unit.conftest import Make

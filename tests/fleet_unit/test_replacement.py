@@ -16,7 +16,7 @@ from sparkops.errors import Interrupted, NotReady, StartFailed
 from sparkops.gateway.commands import CONTAINER as GATEWAY
 from sparkops.guard import replacing
 from sparkops.guard_client.commands import CONTAINER as GUARD
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import OnLine
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.machine import IMAGE, Machine, inspect

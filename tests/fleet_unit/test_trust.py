@@ -20,8 +20,9 @@ from sparkops.errors import CommandFailed, ImageRejected, NotReady, SparkopsErro
 from sparkops.images import distribute, gated, layers
 from sparkops.images.build import BuildOrder, Gate, build_on, build_on_all
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Engine, Facts
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import OnLine, Stream
 from sparkops.nodes.progress import Event, silent
 from sparkops.release import trust_mark

@@ -15,8 +15,9 @@ from sparkops.deploy.operation import Operation
 from sparkops.docker.commands import set_restart
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.guard import replacing
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event
 from sparkops.release import Release
 from tests import examples

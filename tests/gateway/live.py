@@ -23,7 +23,7 @@ from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
 from sparkops.images.build import BuildOrder, Gate, build_on
 from sparkops.names import Slot
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import silent
 from tests.fleet import shell
 from tests.fleet.node import FleetNode

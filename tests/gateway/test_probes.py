@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy.deployment import endpoints
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
 from sparkops.guard.completion import COMPLETIONS, FAILURES, Completion, CompletionEnd
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.guard_client.front import endpoints
 from sparkops.names import Slot
 from sparkops.swap.effects import CutRequests
 from sparkops.swap.fleet_state import GatewayView

@@ -13,7 +13,6 @@ import pytest
 
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
-from sparkops.deploy.deployment import endpoints
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
 from sparkops.guard import completion
@@ -21,6 +20,7 @@ from sparkops.guard.completion import FAILURES, Completion, CompletionRequest, R
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront, task_of
 from sparkops.guard.smoke_runs import Baking
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.guard_client.front import endpoints
 from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
 from sparkops.swap.model import Answer, Deployment, Replica

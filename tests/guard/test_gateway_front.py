@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.deploy.deployment import endpoints
 from sparkops.gateway import commands
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard.completion import FAILURES, Completion, ReleaseHealth
@@ -15,6 +14,7 @@ from sparkops.guard.gateway_front import GatewayContainer, GatewayFront, is_poin
 from sparkops.guard.lead import Lead, PhaseClocks
 from sparkops.guard.state import State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.guard_client.front import endpoints
 from sparkops.names import Slot
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Replica

@@ -20,9 +20,9 @@ from sparkops.guard.leases import Leases
 from sparkops.guard.operator_socket import open_socket
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import CONTAINER, RELAY
-from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import Stream
 from sparkops.nodes.progress import Event
 from sparkops.swap import wire

@@ -23,7 +23,7 @@ from sparkops.errors import CommandFailed, ImageRejected
 from sparkops.guard_client import leases
 from sparkops.images import arguments, build
 from sparkops.images.arguments import Answer, Arguments
-from sparkops.nodes.connected import Member
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import OnLine
 from sparkops.nodes.progress import Event
 from sparkops.render.context import Context

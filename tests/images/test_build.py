@@ -15,8 +15,8 @@ from sparkops.config import assets
 from sparkops.errors import BuildFailed
 from sparkops.guard_client import image as guard_render
 from sparkops.images.build import run_build
-from sparkops.nodes.connected import Member
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import OnLine
 from sparkops.nodes.progress import Event
 

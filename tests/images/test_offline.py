@@ -28,7 +28,8 @@ from sparkops.images.build import BuildOrder
 from sparkops.images.delivery import CopiedImage, ImageSource
 from sparkops.images.layers import Store
 from sparkops.images.layout import Layout
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.nodes.progress import OnEvent, silent
 from tests.images.test_layout import DIFFS, FORMS, GRAPH, HIGH, IMAGE, LOW, OWN, receive, tar
 

@@ -15,8 +15,9 @@ from sparkops.network import preflight
 from sparkops.network.checks import Ranks
 from sparkops.network.facts import NodeFabric
 from sparkops.network.topology import Fabric
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.member import Member
 from tests import sparks
 from tests.examples import node
 from tests.network.test_commands import WRITE_BW

@@ -10,7 +10,8 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.errors import PlanRefused, SparkopsError, UsageError
-from sparkops.nodes.connected import Connected, Member
+from sparkops.nodes.connected import Connected
+from sparkops.nodes.member import Member
 from sparkops.prune.uninstall import Extent
 from sparkops.prune.uninstalling import Target, prepare, require_lost
 

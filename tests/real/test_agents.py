@@ -31,7 +31,8 @@ from sparkops.guard_client import commands as guard_commands
 from sparkops.guard_client import image as guard_render
 from sparkops.images.build import build_on
 from sparkops.names import Slot
-from sparkops.nodes.connected import Connected, Member, connect
+from sparkops.nodes.connected import Connected, connect
+from sparkops.nodes.member import Member
 from sparkops.nodes.node import Node
 from sparkops.nodes.progress import Event
 from sparkops.swap import wire

@@ -8,9 +8,9 @@ import pytest
 
 from sparkops.config.inventory import NodeConfig
 from sparkops.errors import ConnectionLost
-from sparkops.nodes.connected import Member
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.member import Member
 from sparkops.startup.watch import LOG_LINES, StartMonitor
 from sparkops.swap.model import Answer
 from tests import examples

@@ -1,0 +1,27 @@
+"""Deployments at the gateway: where their replicas answer, and the command of each effect. Pure."""
+
+from __future__ import annotations
+
+from sparkops.command import Command
+from sparkops.gateway import commands
+from sparkops.guard_client import engine_spec
+from sparkops.swap.effects import CutRequests, FrontEffect, PointSlot, SwitchTraffic
+from sparkops.swap.model import Deployment
+
+
+def endpoints(deployed: Deployment) -> tuple[tuple[str, int], ...]:
+    """Return address and port of each replica. Raises ValueError for a spec of another version."""
+    specs = [(rank, engine_spec.of(rank)) for rank in deployed.heads]
+    return tuple((spec.address, spec.rank(rank.node).port) for rank, spec in specs)
+
+
+def gateway_command(effect: FrontEffect, service: str) -> Command:
+    """Return the command that executes an effect on a service at the gateway."""
+    match effect:
+        case PointSlot(deployment=to):
+            return commands.point(service, to.slot, to.release, endpoints(to))
+        case SwitchTraffic(deployment=to, hold=hold):
+            down = commands.hold(service, hold) if hold else commands.switch_down(service)
+            return commands.switch(service, to.slot, to.release) if to else down
+        case CutRequests(deployment=of):
+            return commands.cut(service, of.slot)

@@ -1,0 +1,19 @@
+"""A connected node. Guards import this: connecting, with SSH, is in nodes/connected.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkops.config.inventory import NodeConfig
+from sparkops.nodes.docker_api import Engine
+from sparkops.nodes.node import Node
+
+
+@dataclass(frozen=True)
+class Member:
+    """A connected node and the reader of its Docker."""
+
+    name: str
+    config: NodeConfig
+    node: Node
+    engine: Engine
