@@ -97,6 +97,7 @@ def test_an_image_that_fails_its_gate_never_gets_its_tag(nodes: RealFleet, fleet
     assert images(nodes.node("node-1")) == before
 
 
+@pytest.mark.matrix
 def test_an_image_goes_to_the_other_store_and_back(nodes: RealFleet, other_store: FleetNode, tmp_path: Path) -> None:
     one = nodes.node("node-1")
     file = nodes.write_inventory(tmp_path / "inventory.yaml", [one, other_store])

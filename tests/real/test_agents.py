@@ -344,6 +344,7 @@ def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None
     pair.ensure()
 
 
+@pytest.mark.matrix
 def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair) -> None:
     before = pair.ids()
     other = with_front(other_gateway(pair.fleet, pair.specs, more=b"# another version\n"), services=())
@@ -364,12 +365,13 @@ def test_another_gateway_is_put_in_place_aloud_and_keeps_its_services(pair: Pair
 @pytest.mark.parametrize(
     ("number", "during", "verb"),
     [
-        pytest.param(0, False, "run", marks=pytest.mark.matrix),
+        (0, False, "run"),
         (0, True, "run"),
-        pytest.param(1, False, "rm", marks=pytest.mark.matrix),
+        (1, False, "rm"),
     ],
     ids=["before the replacement", "during it", "after it"],
 )
+@pytest.mark.matrix
 def test_a_gateway_is_replaced_to_the_end_without_its_client(pair: Pair, number: int, during: bool, verb: str) -> None:
     machine, before = pair.machines[FRONT], pair.ids()[f"{FRONT} {GATEWAY}"]
     begun = during or number > 0

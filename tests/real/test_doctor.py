@@ -87,6 +87,7 @@ def test_a_gpu_that_is_not_there_is_a_problem(with_inventory: Callable[..., Cli]
     assert (ran.code, problems(ran)) == (1, [(code, "node-1") for code in missing])
 
 
+@pytest.mark.matrix
 def test_a_running_earlyoom_ends_its_finding(nodes: RealFleet, with_inventory: Callable[..., Cli]) -> None:
     ask = with_inventory(lambda data: data["nodes"]["node-1"].update(gpu="runtime"))
     with running(nodes.node("node-1"), "earlyoom"):
@@ -106,6 +107,7 @@ done
 """
 
 
+@pytest.mark.matrix
 def test_weights_held_twice_are_a_warning(nodes: RealFleet, sparkops: Cli) -> None:
     nodes.node("node-1").exec("sh", "-c", TWICE)
     try:
@@ -213,6 +215,7 @@ def test_a_bundle_holds_the_fleet_and_none_of_its_keys(front: Cli, tmp_path: Pat
     assert [name for name in texts if name not in ran.err and name != "CONTENTS.txt"] == []
 
 
+@pytest.mark.matrix
 def test_docker_s_open_port_is_a_warning(nodes: RealFleet, sparkops: Cli) -> None:
     with listening(nodes.node("node-2"), 2375):
         ran = sparkops("doctor", "--json")
@@ -233,6 +236,7 @@ def test_a_pair_over_plain_tcp_is_shown_with_its_environment(with_inventory: Cal
     assert {name: env["GLOO_SOCKET_IFNAME"] for name, env in pair.env.items()} == {"node-1": "eth0", "node-2": "eth0"}
 
 
+@pytest.mark.matrix
 def test_a_wrong_interface_in_the_inventory_is_a_problem(with_inventory: Callable[..., Cli]) -> None:
     def change(data: dict[str, Any]) -> None:
         allow_tcp(data)

@@ -119,9 +119,10 @@ def test_plain_tcp_goes_over_the_network_that_the_nodes_share(connected: Connect
     ("named", "problem"),
     [
         ({"fabric": [{"interface": "enp1s0f9"}]}, "node-2: interface enp1s0f9 not found, expected one of: lo, "),
-        (
+        pytest.param(
             {"fabric": [{"interface": "lo"}]},
             "node-2: lo 127.0.0.1 reaches no other node over 127.0.0.0/8",
+            marks=pytest.mark.matrix,
         ),
         (
             {"env": {"GLOO_SOCKET_IFNAME": "enp1s0f9"}},
@@ -155,7 +156,7 @@ def test_a_cable_between_different_ports_is_a_roce_link(connected: Connected) ->
 
 
 @pytest.mark.usefixtures("cable")
-@pytest.mark.parametrize("small", ["node-1", "node-2"])
+@pytest.mark.parametrize("small", ["node-1", pytest.param("node-2", marks=pytest.mark.matrix)])
 def test_one_end_with_a_smaller_mtu_is_named(nodes: RealFleet, connected: Connected, small: str) -> None:
     nodes.node(small).exec("ip", "link", "set", PORTS[small], "mtu", "1500")
 
@@ -166,6 +167,7 @@ def test_one_end_with_a_smaller_mtu_is_named(nodes: RealFleet, connected: Connec
     assert refused.value.next_step.startswith(f"sudo ip link set {PORTS[small]} mtu 9000")
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("cable")
 def test_a_path_that_loses_large_packets_one_way_is_named(nodes: RealFleet, connected: Connected) -> None:
     """As a switch with a smaller MTU does; both ends say 9000."""
@@ -182,6 +184,7 @@ def test_a_path_that_loses_large_packets_one_way_is_named(nodes: RealFleet, conn
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("cable")
 def test_a_link_that_answers_nothing_is_named(nodes: RealFleet, connected: Connected) -> None:
     nodes.node("node-2").exec("iptables", "-w", "-t", "mangle", "-A", "INPUT", "-i", "enp1s0f1np1", "-j", "DROP")
@@ -250,6 +253,7 @@ def test_a_firewall_before_rank_0_is_named(nodes: RealFleet, connected: Connecte
     assert finding.problem == f"rank 1 cannot reach {head}:29511, rank 0 on node-1, from {own}: timed out"
 
 
+@pytest.mark.matrix
 def test_another_image_under_the_same_tag_is_named(nodes: RealFleet, connected: Connected, image: str) -> None:
     two = nodes.node("node-2")
     two.exec("docker", "tag", image, f"{image}-kept")

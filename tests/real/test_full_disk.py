@@ -74,7 +74,7 @@ def small_disks(stand_in: Service) -> Iterator[Service]:
         yield stand_in
 
 
-@pytest.mark.parametrize("moment", some(MOMENTS, Moment(Mode.IN_PLACE, Phase.LOAD)))
+@pytest.mark.parametrize("moment", some(MOMENTS))
 def test_a_full_disk_of_the_gateways_node_delays_a_swap_and_loses_nothing(small_disks: Service, moment: Moment) -> None:
     with small_disks.load(rate=10, streams=2) as load:
         load.wait_for(20)

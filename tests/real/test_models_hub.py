@@ -147,6 +147,7 @@ def test_a_model_is_fetched_once_and_is_what_the_hub_has(fetching: Fetch, nodes:
     assert served.requests == []
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("clean", "built")
 def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
     asking: Path, pulling: Cli, nodes: RealFleet, served: Hub, token_file: Path
@@ -182,6 +183,7 @@ def test_an_interrupted_fetch_goes_on_and_shows_its_token_to_nobody(
     assert list_ours(node) == [OURS]
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("clean", "built")
 def test_a_fetch_that_fails_says_why_and_what_to_do(
     fetching: Fetch, nodes: RealFleet, served: Hub, token_file: Path

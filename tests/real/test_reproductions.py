@@ -13,6 +13,7 @@ pytestmark = pytest.mark.fleet
 IN_PLACE = ("--mode", "in-place", "--allow-downtime", "--node", "node-2")
 
 
+@pytest.mark.matrix
 def test_p8_p8b_a_new_release_and_a_client_that_die_bring_the_old_release_back(service: Service) -> None:
     (old,) = service.running()
     with at(service, Phase.LOAD, *IN_PLACE, name="second", HANG_AT="40") as deploy:

@@ -76,6 +76,7 @@ def test_in_place_returns_to_the_old_release_by_itself(service: Service) -> None
     assert (report.failures, report.refusals, set(report.releases)) == ({}, 0, {old}), report.examples
 
 
+@pytest.mark.matrix
 def test_no_promote_waits_and_promote_continues(anywhere: Service) -> None:
     waits = anywhere.deploy("--node", anywhere.away, "--no-promote", name=unused())
     assert waits.code == 0, waits.err
@@ -87,6 +88,7 @@ def test_no_promote_waits_and_promote_continues(anywhere: Service) -> None:
     assert anywhere.status()["swap"] is None
 
 
+@pytest.mark.matrix
 def test_a_second_operator_is_told_what_is_in_progress_and_may_wait(anywhere: Service) -> None:
     away = anywhere.away
     slow = anywhere.argv("--node", away, name=unused(), START_S="20")
@@ -151,6 +153,7 @@ def test_a_detached_deploy_is_followed_from_elsewhere(anywhere: Service) -> None
     assert anywhere.status()["live"]["release"] == followed["release"]
 
 
+@pytest.mark.matrix
 def test_hold_blocks_and_history_remembers(anywhere: Service) -> None:
     assert anywhere.cli("hold", "stand-in", "--message", "the auditors are here").code == 0
     refused = anywhere.deploy("--node", anywhere.away, name=unused())
