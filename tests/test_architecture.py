@@ -55,6 +55,7 @@ REACHING = {
     "nodes.host_keys",
     "nodes.http",
     "nodes.local",
+    "nodes.member",
     "nodes.ssh",
     "nodes.waiting",
     "prune.run",
