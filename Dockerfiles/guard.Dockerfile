@@ -8,7 +8,6 @@ RUN apt-get update \
        nftables \
        python3 \
        python3-docker \
-       python3-paramiko \
        python3-prometheus-client \
        python3-pydantic \
        python3-requests \

@@ -6,6 +6,7 @@ import os
 
 from sparkops.guard.daemon import Daemon
 from sparkops.guard.state import State
+from sparkops.guard_client.commands import SOCKET
 from sparkops.nodes.local import LocalNode
 
-Daemon(State(), LocalNode(os.environ.get("SPARKOPS_NODE", "here"))).run()
+Daemon(State(), LocalNode(os.environ.get("SPARKOPS_NODE", "here"), docker=SOCKET)).run()

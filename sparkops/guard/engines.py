@@ -25,7 +25,6 @@ from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.redact import redacted
 from sparkops.startup import advice
-from sparkops.status.node_survey import docker_socket
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec
 
@@ -162,13 +161,13 @@ class Engines:
 
     def container(self, name: str) -> Container | None:
         """Return one container as it is now; None if it does not exist. Raises NotReady, ConnectionLost."""
-        with closing(Engine(self.node, docker_socket)) as engine:
+        with closing(Engine(self.node)) as engine:
             inspect = engine.container(name)
         return None if inspect is None else facts.parse_container(self.node.name, inspect)
 
     def evidence(self, name: str) -> dict[str, str]:
         """Return log and inspect of a container by file name; nothing if it is gone. Raises NodeError."""
-        with closing(Engine(self.node, docker_socket)) as engine:
+        with closing(Engine(self.node)) as engine:
             inspect = engine.container(name)
             if inspect is None:
                 return {}
@@ -180,7 +179,7 @@ class Engines:
 
         NCCL falls back to sockets without an error, and such a replica serves, slowly.
         """
-        with closing(Engine(self.node, docker_socket)) as engine:
+        with closing(Engine(self.node)) as engine:
             inspect = engine.container(container.name)
             if inspect is None or not nccl_log.promised(inspect["Config"]["Env"] or ()):
                 return ""

@@ -15,12 +15,11 @@ from sparkops.guard.state import State
 from sparkops.network import firewall
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.node import Node
-from sparkops.status.node_survey import docker_socket
 
 
 def close_ports(node: Node) -> None:
     """Let nftables have the rules that the containers of this node require. Raises SparkopsError, ValueError."""
-    with closing(Engine(node, docker_socket)) as engine:
+    with closing(Engine(node)) as engine:
         _renew(node, engine)
 
 
@@ -46,7 +45,7 @@ class Filter:
     def look(self) -> None:
         """Renew the rules."""
         try:
-            self._reader = self._reader or Engine(self.node, docker_socket)
+            self._reader = self._reader or Engine(self.node)
             _renew(self.node, self._reader)
             trouble = ""
         except (SparkopsError, OSError, ValueError) as error:

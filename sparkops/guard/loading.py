@@ -24,7 +24,6 @@ from sparkops.nodes.member import Member
 from sparkops.startup.estimate import Forecast
 from sparkops.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
 from sparkops.startup.watch import StartMonitor
-from sparkops.status.node_survey import docker_socket
 from sparkops.swap.model import Answer
 
 POLL_S = 1.0
@@ -92,7 +91,7 @@ class Loading:
 
     def _look(self) -> bool:
         """Sample over one connection until the verdict; False if cancelled."""
-        with closing(Engine(self.node, docker_socket)) as engine, session(self.node, self.container.port) as asking:
+        with closing(Engine(self.node)) as engine, session(self.node, self.container.port) as asking:
             member = Member(self.node.name, NodeConfig(transport="local"), self.node, engine)
             born_s = time.monotonic() - (time.time() - self.container.started_at)
             ask = self.port.health

@@ -18,12 +18,12 @@ from sparkops.command import Command
 from sparkops.config.inventory import NodeConfig
 from sparkops.docker.commands import remove_by_force, rename, set_restart, start, stop
 from sparkops.errors import NodeError, SparkopsError, StartFailed
+from sparkops.guard_client.commands import SOCKET
 from sparkops.names import GUARD
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.member import Member
 from sparkops.nodes.node import Node
-from sparkops.status.node_survey import docker_socket
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def replace(node: Node, agent: Replaceable, image: str, patience_s: float = PATI
     The new one gets `patience_s` to answer. Raises SparkopsError or OSError where the old one could not be started
     again, or removed.
     """
-    with closing(Engine(node, docker_socket)) as engine:
+    with closing(Engine(node)) as engine:
         member = Member(node.name, NodeConfig(transport="local"), node, engine)
         try:
             _follow(member, agent, lambda: forward(agent, image, _container(member, agent)))
@@ -116,7 +116,7 @@ def main() -> None:
     """Replace the agent, let Docker start this program no more, and exit with 1 if the old agent runs again."""
     image, *arguments = sys.argv[1:]
     agent = parse(*arguments)
-    node = LocalNode(arguments[1])
+    node = LocalNode(arguments[1], docker=SOCKET)
     problem = replace(node, agent, image)
     node.run(set_restart(agent.replacement, "no"))
     sys.exit(problem or 0)

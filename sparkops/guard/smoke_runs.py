@@ -30,7 +30,6 @@ from sparkops.smoke.prompts import Round
 from sparkops.smoke.results import SmokeReport
 from sparkops.smoke.suite import Server
 from sparkops.status import node_survey
-from sparkops.status.node_survey import docker_socket
 from sparkops.swap.model import Answer, Deployment
 from sparkops.watch.pace import TOKENS
 
@@ -42,7 +41,7 @@ def prove(
 
     Raises Interrupted once `cancel` is set, StartFailed if the container is gone, NotReady, ConnectionLost.
     """
-    with closing(Engine(node, docker_socket)) as engine:
+    with closing(Engine(node)) as engine:
         member = Member(node.name, NodeConfig(transport="local"), node, engine)
         server = Server(
             open=lambda: session(node, container.port),

@@ -57,7 +57,8 @@ class Following:
             self._report_progress(state)
             ending = settled(state.journal, accepted.intent, accepted.trouble) or self._stuck(state)
             if ending is not None:
-                self._report_events(last, 0.0)  # events between the two requests
+                # Events between the two requests. The journal is on disk a moment before the event of a swap's end.
+                last = self._report_events(last, 0.0 if ending.mode else POLL_S)
             ending = next((stated for event in self.events if (stated := of_event(event))), ending)
             if ending:
                 return ending if ending.seconds else replace(ending, seconds=phase_seconds(self.events))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from typing import Any
@@ -19,10 +19,9 @@ from sparkops.command import Command
 from sparkops.errors import ConnectionLost, NodeError, NotReady
 from sparkops.names import LABEL
 from sparkops.nodes.http import BoundedBody, StreamAdapter
-from sparkops.nodes.node import Node, Stream, trace
+from sparkops.nodes.node import DIAL, Node, trace
 from sparkops.release import trust_mark
 
-DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)
 READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0
 
 VERSION = re.compile(r"^/v[0-9.]+(?=/)")
@@ -30,7 +29,6 @@ VERSION = re.compile(r"^/v[0-9.]+(?=/)")
 MOST_BYTES, MOST_LOG_BYTES = 16 * 1024 * 1024, 128 * 1024 * 1024
 """Limits of one reply. Inspects and lists take some KiB; Docker keeps up to 100 MB of a log (docker/commands.py)."""
 
-Dial = Callable[[], Stream]
 Facts = dict[str, Any]
 """JSON of a reply of Docker."""
 
@@ -38,8 +36,8 @@ Facts = dict[str, Any]
 class _ApiAdapter(StreamAdapter):
     """Docker's API on one node. Logs method and path of each request, without the API's version and the query."""
 
-    def __init__(self, node: Node, dial: Dial | None) -> None:
-        super().__init__(dial or (lambda: node.pipe(DIAL)))
+    def __init__(self, node: Node) -> None:
+        super().__init__(lambda: node.pipe(DIAL))
         self.node = node.name
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
@@ -55,14 +53,11 @@ class _ApiAdapter(StreamAdapter):
 
 
 class Engine:
-    """A reader of one node's Docker. Changes are commands, not calls of the API.
+    """A reader of one node's Docker. Changes are commands, not calls of the API."""
 
-    `dial` connects to Docker. By default that is the `docker` program, which knows contexts, for 40 ms of a core.
-    """
-
-    def __init__(self, node: Node, dial: Dial | None = None) -> None:
+    def __init__(self, node: Node) -> None:
         self.node = node
-        self._adapter = _ApiAdapter(node, dial)
+        self._adapter = _ApiAdapter(node)
         versions = (self._api_version(), docker.constants.DEFAULT_DOCKER_API_VERSION)
         api = min(versions, key=lambda version: [int(part) for part in version.split(".")])
         self._client = docker.APIClient("unix:///unused", version=api, timeout=int(READ_TIMEOUT_S))

@@ -17,7 +17,7 @@ from typing import IO, cast
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady
-from sparkops.nodes.node import OnLine, Stream, trace
+from sparkops.nodes.node import DIAL, OnLine, Stream, trace
 from sparkops.nodes.streams import Feed, Output, TooLong, feed
 from sparkops.nodes.waiting import retry_start
 
@@ -33,6 +33,8 @@ class LocalNode:
 
     name: str
     cancel: threading.Event = field(default_factory=threading.Event)
+    docker: str = ""
+    """Docker's socket, if it is known: then no `docker` program connects to it, which takes 40 ms of a core."""
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
         trace(self.name, command)
@@ -113,6 +115,8 @@ class LocalNode:
         return stream
 
     def pipe(self, command: Command) -> Stream:
+        if command == DIAL and self.docker:
+            return self.dial(self.docker)
         trace(self.name, command)
         near, far = socket.socketpair()
         with far:

@@ -19,6 +19,10 @@ COMMANDS = logging.getLogger("sparkops.commands")
 """One DEBUG record per command, printed by `sparkops -v`. It omits stdin, which may hold secrets; argv holds none."""
 
 
+DIAL = Command(("docker", "system", "dial-stdio"), timeout_s=60.0)
+"""Connects stdin and stdout to Docker, wherever the user's context or DOCKER_HOST says that it is."""
+
+
 class Node(Protocol):
     """A machine that runs Docker."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkops.guard_client.commands import RELAY
-from sparkops.nodes.docker_api import DIAL
+from sparkops.nodes.node import DIAL
 from tests import fork_server, relay
 from tests.cli.conftest import Ran
 from tests.fleet_unit.listener import Listener

@@ -13,8 +13,7 @@ from sparkops.command import Command, Completed
 from sparkops.engines import runtime
 from sparkops.errors import CommandFailed, ConnectionLost
 from sparkops.guard_client.commands import RELAY
-from sparkops.nodes.docker_api import DIAL
-from sparkops.nodes.node import OnLine, Stream
+from sparkops.nodes.node import DIAL, OnLine, Stream
 from tests.fleet_unit.machine import Machine
 from tests.guard_peer import Peer
 
