@@ -216,7 +216,7 @@ def test_the_metrics_move(engine: Program) -> None:
 
 
 def test_a_batch_that_is_full_makes_requests_wait() -> None:
-    with Program("--max-num-seqs=1", TTFT_S="0.1") as engine, ThreadPoolExecutor(2) as threads:
+    with Program("--max-num-seqs=1", TTFT_S="1") as engine, ThreadPoolExecutor(2) as threads:
         futures = [threads.submit(engine.serves().ask, FRANCE) for _ in range(2)]
         while engine.metric("vllm:num_requests_waiting") != 1:
             assert not all(future.done() for future in futures)
