@@ -12,7 +12,6 @@ RUN apt-get update \
        python3-pydantic \
        python3-requests \
        python3-tenacity \
-       python3-yaml \
        tini \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 COPY files/sparkops/ /opt/sparkops/

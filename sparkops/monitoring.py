@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from sparkops.config.inventory import LOOPBACK, Fleet, Gateway
+from sparkops.config.inventory import Fleet, Gateway
+from sparkops.config.node import LOOPBACK
 from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code
 
 CRITICAL, WARNING = "critical", "warning"

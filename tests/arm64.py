@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkops.config import assets, inventory, recipe
+from sparkops.config import assets, inventory, recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
@@ -229,7 +229,7 @@ def versions(lock: Path) -> list[str]:
 
 def faults(nodes: RealFleet, file: Path, tag: str, notes: list[str]) -> None:
     """Run the gate in the image, and in the same one with one fault each. Keeps the answers."""
-    node, of, name = nodes.node("node-1"), recipe.load(file), "gate-vllm-0.28.0-cu130-arm64"
+    node, of, name = nodes.node("node-1"), recipe_file.load(file), "gate-vllm-0.28.0-cu130-arm64"
     kernels = judge(node, of, tag, name)[0].kernels.loaded
     notes.append(f"passed: {', '.join(kernels)}")
     first = f"{kernels[0].replace('.', '/')}.abi3.so"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.engines.image_facts import ImageFacts, ImportAnswer, KernelFacts

@@ -24,7 +24,8 @@ from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data, data_json, say, write
 from sparkops.command import Command, quote
 from sparkops.config import inventory, shipped
-from sparkops.config.inventory import Build, NodeConfig
+from sparkops.config.inventory import Build
+from sparkops.config.node import NodeConfig
 from sparkops.demo import record, scene
 from sparkops.demo.counting import counting
 from sparkops.demo.machine import CLIENT, REMOVE, MachineFacts, foreign, refusals, unsuitable

@@ -15,7 +15,7 @@ import typer
 
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config import assets, files, overlay, recipe
+from sparkops.config import assets, files, overlay, recipe_file
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.lint import report
@@ -126,7 +126,7 @@ def _check_all(files: Iterable[Path]) -> tuple[list[CheckedFile], list[SparkopsE
 def _check(file: Path) -> CheckedFile:
     if file.suffix not in RECIPES:
         return check_dockerfile(_text(file), str(file))
-    loaded, written = recipe.load(file, parts=False), overlay.read(file)
+    loaded, written = recipe_file.load(file, parts=False), overlay.read(file)
     texts = {path: _text(path) for path in (file, *written.files.values())}
     return check_recipe(loaded, written, texts, *_assets())
 

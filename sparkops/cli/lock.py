@@ -15,8 +15,9 @@ from sparkops.cli.options import JSON, RECIPE, YES
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import confirm, data_json, say, write
 from sparkops.config import assets
-from sparkops.config.lock import Lock, Parent, lock_file, lock_text, not_locked, read_lock
-from sparkops.config.recipe import Recipe, load_unlocked
+from sparkops.config.lock import Lock, Parent, not_locked
+from sparkops.config.recipe import Recipe
+from sparkops.config.recipe_file import load_unlocked, lock_file, lock_text, read_lock
 from sparkops.images.build import build_on, of_recipe
 from sparkops.lock import locking
 from sparkops.lock.finished import Difference, differences

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparkops.cli.options import Settings
 from sparkops.cli.terminal import say
-from sparkops.config import inventory, recipe, shipped
+from sparkops.config import inventory, recipe_file, shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import known_recipes
@@ -38,7 +38,7 @@ def copy_targets(fleet: Fleet, recipe: Recipe, source: str, named: Sequence[str]
 
 def load_recipe(named: str, fleet: Fleet, changes: Sequence[str] = ()) -> Recipe:
     """Return the recipe of a file or name, with these KEY=VALUE changes. Raises ConfigError, UsageError."""
-    return recipe.load(find_recipe(named), fleet.nodes, changes)
+    return recipe_file.load(find_recipe(named), fleet.nodes, changes)
 
 
 def require_service(connected: Connected, service: str) -> None:
@@ -60,7 +60,7 @@ def _service_of_recipe(name: str) -> str:
     """Return the service of the recipe of this name; empty without one, or for one that cannot be read."""
     file = known_recipes().get(name)
     try:
-        return recipe.load_unlocked(file).service if file else ""
+        return recipe_file.load_unlocked(file).service if file else ""
     except ConfigError:  # the name that was passed is not that of a service in any case
         return ""
 

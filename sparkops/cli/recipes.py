@@ -18,7 +18,8 @@ from sparkops.cli.terminal import data, data_json, fitted, say, table, write
 from sparkops.config import assets, files
 from sparkops.config.families import Family, Variant, families
 from sparkops.config.inventory import Inventory
-from sparkops.config.recipe import Recipe, load
+from sparkops.config.recipe import Recipe
+from sparkops.config.recipe_file import load
 from sparkops.config.reference import DocumentedSchema, as_model, reference
 from sparkops.config.shipped import known_recipes
 from sparkops.deploy import observe

@@ -27,7 +27,7 @@ KINDS: Mapping[str, type] = {"address": str, "transport": str, "user": str, "por
 
 @dataclass(frozen=True)
 class Address:
-    """How to reach one node, as config.inventory.NodeConfig has it."""
+    """How to reach one node, as config.node.NodeConfig has it."""
 
     address: str = "127.0.0.1"
     transport: str = "ssh"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from sparkops.config import files, shipped
+from sparkops.config.fields import Location
 from sparkops.config.image import CHAT_TEMPLATE, PATCH
 from sparkops.config.inventory import Fleet
 from sparkops.config.shipped import ShippedFile
-from sparkops.config.source import Location
 
 TEMPLATE = ".Dockerfile.j2"
 SHARED_MODS = ("mend.py", "diff.py")  # imported by every mod; applies a .patch

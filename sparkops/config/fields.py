@@ -22,6 +22,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from sparkops.redact import MASK, names_secret
 
+Location = tuple[str | int, ...]
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 URL, URL_WORDS = re.compile(r"(https?|file)://[^\s\"'\\]+"), "a URL that begins with https://, http:// or file://"
 NEGATIVE = re.compile(r"-[0-9]+")

@@ -5,32 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from sparkops.config import source
 from sparkops.config.addresses import gateway_url
-from sparkops.config.fabric import FabricRules, Ports
+from sparkops.config.fabric import FabricRules
 from sparkops.config.fields import (
-    AbsolutePath,
-    EnvName,
     Host,
     ImageRef,
     LocalPath,
+    Location,
     Name,
-    Port,
     Section,
     Url,
-    User,
-    Value,
 )
-from sparkops.config.source import Location, Source
+from sparkops.config.node import LOOPBACK, NodeConfig, NodeSettings
+from sparkops.config.source import Source
 from sparkops.errors import ConfigError, UsageError
 
-Gpu = Literal["none", "runtime", "cdi", "devices"]
-LOOPBACK = "127.0.0.1"
 IpAddress = IPv4Address | IPv6Address
 PRIVATE = tuple(
     map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "fc00::/7", "::1/128"))
@@ -38,46 +33,6 @@ PRIVATE = tuple(
 """Networks within which http is allowed: RFC 1918, RFC 4193, and the node itself."""
 DEVICE_KEYS = ("gpu_devices", "gpu_mounts")
 """Keys of a node that need `gpu: devices`."""
-
-
-class NodeSettings(Section):
-    """Settings of a node, or of all nodes in `defaults`."""
-
-    user: User | None = None
-    """SSH user, in the group `docker`; the local user if absent."""
-    port: Port | None = None
-    """SSH port; 22 if absent."""
-    ssh_key: LocalPath | None = None
-    """Private key file, relative to the inventory; the only key that is tried. If absent: SSH agent, default files."""
-    jump: Name | None = None
-    """Another node of this inventory, used as a jump host."""
-    model_dir: AbsolutePath | None = None
-    """Directory of the models on the node; /srv/models if absent."""
-    gpu: Gpu | None = None
-    """Access of containers to the GPU: `runtime` (--gpus=all, as on DGX OS), `cdi`, `devices` or `none`."""
-    gpu_devices: list[AbsolutePath] | None = None
-    """Required with `gpu: devices`: device nodes for the container, such as /dev/nvidia0."""
-    gpu_mounts: list[AbsolutePath] | None = None
-    """With `gpu: devices`: driver files or directories mounted read-only at the same path."""
-    fabric: Ports | None = None
-    """Network ports for ranks of a replica: `auto` (the default) detects them on the node, a list names them."""
-    env: dict[EnvName, Value] | None = None
-    """Environment of every engine here; overrides the recipe and values for ranks, such as NCCL_IB_GID_INDEX: "-1"."""
-
-
-class NodeConfig(NodeSettings):
-    """One node."""
-
-    address: Host = "127.0.0.1"
-    """Host name or IP address; needed unless `transport: local`."""
-    transport: Literal["ssh", "local"] = "ssh"
-    """`ssh`, or `local` for the Docker of this machine, without SSH."""
-
-    @model_validator(mode="after")
-    def _addressed(self) -> NodeConfig:
-        if self.transport == "ssh" and "address" not in self.model_fields_set:
-            raise ValueError("an `address`, or `transport: local`")
-        return self
 
 
 class Build(Section):

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import yaml
 from pydantic import Field
 
-from sparkops.config import shipped, source
 from sparkops.config.fields import ImageRef, Line, Section, matching
 from sparkops.config.image import Image
 from sparkops.config.model import Model, Weights
-from sparkops.errors import ConfigError
 
-SUFFIX = ".lock"
 ROOM_ONLY = {"disk_gib"}
 """Keys of a recipe's image that do not decide what it is made from."""
 Pinned = TypeVar("Pinned", bound=Weights)
@@ -148,25 +142,3 @@ def not_locked(lock: Lock) -> list[str]:
     return moving + (
         [] if lock.models else ["the model: it is not on a node that was read, and the recipe has no revision"]
     )
-
-
-def lock_file(recipe: Path) -> Path:
-    return recipe.with_suffix(SUFFIX)
-
-
-def read_lock(file: Path) -> Lock | None:
-    """Read a lock; None without one. Raises ConfigError."""
-    if os.path.lexists(file) or shipped.packed(file) is not None:
-        return source.validate(source.read(file), Lock)
-    return None
-
-
-def stale(file: Path, key: str, problem: str) -> ConfigError:
-    """Return the error for a lock that does not match the recipe."""
-    return ConfigError(file, 1, key, f"{problem}; run `sparkops lock {file.stem}`, or --update for new versions")
-
-
-def lock_text(name: str, lock: Lock) -> str:
-    """Return the text of the file. The same lock gives the same text."""
-    head = f"# Written by `sparkops lock {name}`; `sparkops lock {name} --update` resolves the newest versions.\n"
-    return head + yaml.safe_dump(lock.model_dump(mode="json", exclude_none=True), sort_keys=False, width=120)

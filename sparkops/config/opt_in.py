@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from sparkops.config import harmless
+from sparkops.config.fields import Location
 from sparkops.config.image import CHAT_TEMPLATE, CHAT_TEMPLATES
 from sparkops.config.model import Model
 from sparkops.config.serve import Serve
-from sparkops.config.source import Location
 from sparkops.engines import ENGINES, EngineName
 from sparkops.engines.flags import IMPORTS, REMOTE, FlagFacts
 

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from sparkops.config import assets, opt_in, overlay, source
+from sparkops.config import opt_in
 from sparkops.config.fields import PUBLIC, Line, Name, NotNegative, Positive, Section, Text, wrong_at
 from sparkops.config.image import Image
-from sparkops.config.lock import Lock, fingerprint, lock_file, read_lock, stale
+from sparkops.config.lock import Lock
 from sparkops.config.model import Model
 from sparkops.config.serve import MemorySettings, Serve
 from sparkops.config.smoke import Smoke
-from sparkops.config.source import Location, Source
 from sparkops.config.startup import Startup
 from sparkops.engines import ENGINES, EngineName
-from sparkops.errors import ConfigError
 from sparkops.swap.model import Limits
 
 LIMITS = Limits()
 USED_BACKEND = "cu130"
 """Where the engine of a finished image computes that states no torch: on the GPU, with any CUDA."""
-HUMAN = re.compile(r"(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?)[kKmMgGtT]?")
-"""A number with a suffix that vLLM accepts, as in 32k (human_readable_int in vllm/engine/arg_utils.py of 0.23.0)."""
 
 
 class Probe(Section):
@@ -181,88 +175,3 @@ class Recipe(Section):
             return self.image.backend
         engine = ENGINES[self.engine]
         return USED_BACKEND if self.image.use and engine.python else engine.backend
-
-
-def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True) -> Recipe:
-    """Read and check a recipe, against the `nodes` of an inventory if they are given, and apply its lock.
-
-    Each KEY=VALUE of `set_` replaces a value for this one time. `parts` requires its template and mods to exist; lint
-    has a rule for them. Raises ConfigError or UsageError.
-    """
-    read, recipe = _read(file, nodes, set_, parts=parts)
-    lock = read_lock(lock_file(file))
-    if lock is not None:
-        if lock.made_for != fingerprint(recipe.image):
-            raise stale(lock_file(file), "made_for", f"`image` of {recipe.name} has changed since the lock")
-        recipe = recipe.with_lock(lock)
-    for where, problem in opt_in.unpinned(recipe.serve, recipe.model, recipe.engine):
-        raise read.fail(where, problem)
-    return recipe
-
-
-def load_unlocked(file: Path, nodes: Collection[str] | None = None) -> Recipe:
-    """Read and check a recipe without its lock. Raises ConfigError."""
-    return _read(file, nodes, (), parts=True)[1]
-
-
-def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str], *, parts: bool) -> tuple[Source, Recipe]:
-    read = overlay.read(file)
-    overlay.apply(read, set_)
-    recipe = source.validate(read, Recipe)
-    recipe._origin = Origin(file)
-    problems = [*_problems(recipe, file, nodes), *(_missing_parts(recipe.image) if parts else ())]
-    if problems:
-        raise ConfigError.joined([read.fail(where, problem) for where, problem in problems])
-    return read, recipe
-
-
-def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iterator[tuple[Location, str]]:
-    name = file.name.removesuffix(".yaml")
-    if recipe.name != name:
-        yield ("name",), f"expected '{name}' as in the file's name, got {recipe.name!r}"
-    for number, node in enumerate(recipe.nodes):
-        if nodes is not None and node not in nodes:
-            yield ("nodes", number), f"unknown node {node!r}, expected one of: {', '.join(nodes)}"
-    # Not in the model: journals hold recipes of older versions.
-    yield from opt_in.refusals(recipe.serve, recipe.engine)
-    yield from _missing_template(recipe)
-    yield from _out_of_range(recipe)
-
-
-def _missing_template(recipe: Recipe) -> Iterator[tuple[Location, str]]:
-    """Yield a chat template of the image that is not among its mods."""
-    flag = ENGINES[recipe.engine].template_flag
-    template = opt_in.image_template(recipe.serve.args.get(flag))
-    if template and template not in recipe.image.mods:
-        yield ("serve", "args", flag), f"the image has no {template}: expected it in image.mods"
-
-
-def _out_of_range(recipe: Recipe) -> Iterator[tuple[Location, str]]:
-    """Yield each value of `serve.args` that no engine can start with: its share of the memory, and its context."""
-    engine = ENGINES[recipe.engine]
-    for flag, value in recipe.serve.args.items():
-        number = _number(value)
-        where: Location = ("serve", "args", flag)
-        if flag == engine.share_flag and not (number is not None and 0 < number <= 1):
-            yield where, f"expected a share of the memory above 0 and up to 1, such as 0.85; got {value!r}"
-        if flag == engine.window_flag and value != "auto" and not (number is not None and number >= 1):
-            yield where, f"expected a number of tokens such as 32768 or 32k, or auto; got {value!r}"
-
-
-def _number(value: object) -> float | None:
-    """Return a number, or text that vLLM reads as one, such as 32k; None for any other value."""
-    if isinstance(value, bool):
-        return None
-    match = HUMAN.fullmatch(str(value).strip())
-    return float(match[1]) if match else None
-
-
-def _missing_parts(image: Image) -> Iterator[tuple[Location, str]]:
-    templates, mods = assets.template_names(), assets.mod_names()
-    if image.template == "vllm-upstream":
-        yield ("image", "template"), f"finished images need no template now: write `use: {image.base}` for both keys"
-    elif image.template not in templates:
-        yield ("image", "template"), f"expected one of: {', '.join(templates)}; got {image.template!r}"
-    for number, name in enumerate(image.mods):
-        if name not in mods:
-            yield ("image", "mods", number), f"unknown mod '{name}', expected one of: {', '.join(mods)}"

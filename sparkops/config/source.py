@@ -16,7 +16,7 @@ from yaml.constructor import SafeConstructor
 
 from sparkops.config import files
 from sparkops.config.compose import MAX_DEPTH, TooMuch, compose
-from sparkops.config.fields import out_of_range
+from sparkops.config.fields import Location, out_of_range
 from sparkops.errors import ConfigError
 
 MAX_BYTES = 1024 * 1024
@@ -29,7 +29,6 @@ AMBIGUOUS_INT = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+)")
 BOUNDS = {"greater": "at least", "less": "at most"}
 """Shorter than pydantic's words."""
 
-Location = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from sparkops.config.fields import as_name
-from sparkops.config.source import Location, Source
+from sparkops.config.fields import Location, as_name
+from sparkops.config.source import Source
 from sparkops.convert.command_lines import OPTIMIZATION, SHORT
 from sparkops.convert.mods import Mod
 from sparkops.convert.releases import RELEASES, ModelType, Release

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sparkops.config.source import Location, Source
+from sparkops.config.fields import Location
+from sparkops.config.source import Source
 from sparkops.convert.recipe_keys import OMITTED, READ_KEYS
 from sparkops.errors import ConfigError
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkops.config.source import Location, Source
+from sparkops.config.fields import Location
+from sparkops.config.source import Source
 from sparkops.convert import command_lines
 from sparkops.convert.conversion import Omission
 

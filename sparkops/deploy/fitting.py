@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sparkops.config.lock import lock_file
 from sparkops.config.recipe import Recipe
+from sparkops.config.recipe_file import lock_file
 from sparkops.deploy.observe import containers
 from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from sparkops.command import Command
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.docker import secrets
 from sparkops.docker.ranks import program
 from sparkops.engines import ENGINES, runtime

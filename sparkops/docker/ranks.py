@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkops.config.inventory import LOOPBACK
+from sparkops.config.node import LOOPBACK
 from sparkops.engines import ENGINES
 from sparkops.engines.launch import RankPlace, RankProgram, Seat
 from sparkops.release import Rank

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Address, IPv6Address
 
 from sparkops.command import Command
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.docker.facts import Container
 from sparkops.errors import NodeError
 from sparkops.network.facts import NodeFabric

@@ -18,7 +18,7 @@ import requests
 
 from sparkops.agents.container import answered
 from sparkops.command import Command
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.deploy import observe
 from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER, GATEWAY

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkops.config import shipped
+from sparkops.config.fields import Location
 from sparkops.config.files import OTHERS, read
 from sparkops.config.inventory import Fleet
-from sparkops.config.source import Location
 
 KEY = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}")  # valid in `Authorization: Bearer`, and too long to guess
 CERTIFICATE, PRIVATE_KEY = "-----BEGIN CERTIFICATE-----", "PRIVATE KEY-----"

@@ -15,7 +15,7 @@ from sparkops.agents.container import PATIENCE_S, answered, discard
 from sparkops.agents.gateway_version import gateway_version
 from sparkops.agents.replaceable import Replaceable, guard_version
 from sparkops.command import Command
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.docker.commands import remove_by_force, rename, set_restart, start, stop
 from sparkops.errors import NodeError, SparkopsError, StartFailed
 from sparkops.guard_client.commands import SOCKET

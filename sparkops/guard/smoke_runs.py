@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
 from sparkops.engines import endpoints, load

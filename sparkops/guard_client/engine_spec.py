@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from sparkops.command import Command
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.engines.launch import Seat

@@ -22,7 +22,6 @@ PACKAGES = (
     "python3-pydantic",
     "python3-requests",
     "python3-tenacity",
-    "python3-yaml",
     "tini",
 )
 PROGRAMS = ("guard/__main__.py", "guard/ask.py", "guard/check.py", "guard/replacing.py")

@@ -10,8 +10,8 @@ from functools import cached_property
 
 from sparkops.command import Command
 from sparkops.config import overlay
+from sparkops.config.fields import Location
 from sparkops.config.recipe import Recipe
-from sparkops.config.source import Location
 from sparkops.docker import commands, ranks
 from sparkops.engines import ENGINES
 from sparkops.engines.image_facts import GateVerdict

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparkops.config.assets import BuildInputs
+from sparkops.config.fields import Location
 from sparkops.config.opt_in import COMMIT
 from sparkops.config.recipe import Recipe
-from sparkops.config.source import Location, Source, dotted
+from sparkops.config.source import Source, dotted
 from sparkops.engines import ENGINES
 from sparkops.errors import ConfigError
 from sparkops.lint.dockerfile import Dockerfile, build, parse

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkops.command import Command
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import MODELS, docker, model_dir
 

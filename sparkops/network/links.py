@@ -11,7 +11,7 @@ from ipaddress import IPv4Interface, IPv4Network
 from itertools import combinations
 
 from sparkops.config.fabric import Port
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.network.facts import Device, Interface, NodeFabric
 from sparkops.network.finding import Finding, Severity, listed
 

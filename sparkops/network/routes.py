@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.errors import CommandFailed
 from sparkops.network import preflight
 from sparkops.network.facts import NodeFabric

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import combinations
 
 from sparkops.config.fabric import FabricRules
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.errors import PlanRefused
 from sparkops.network import environment, links
 from sparkops.network.commands import RDMA_OPTIONS

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from sparkops.config import lock
+from sparkops.config import recipe_file
 from sparkops.config.assets import SHARED_MODS, TEMPLATE, BuildInputs, WheelFile
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
@@ -106,7 +106,9 @@ def recipe_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
     if recipe.lock and (now := hashes(files)) != recipe.lock.mods:
         locked = recipe.lock.mods
         differing = sorted(name for name in {*now, *locked} if now.get(name) != locked.get(name))
-        raise lock.stale(lock.lock_file(recipe.file), "mods", f"differ from the lock: {', '.join(differing)}")
+        raise recipe_file.stale(
+            recipe_file.lock_file(recipe.file), "mods", f"differ from the lock: {', '.join(differing)}"
+        )
     return files
 
 

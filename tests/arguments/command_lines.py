@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
-from sparkops.config import assets, recipe, shipped
+from sparkops.config import assets, recipe_file, shipped
 from sparkops.config.recipe import Recipe
 from sparkops.images.arguments import command_lines
 
@@ -33,7 +33,7 @@ class Judgement(TypedDict):
 
 def recipes() -> list[Recipe]:
     """Return the shipped recipes, by name."""
-    return [recipe.load(file) for file in shipped.recipes().values()]
+    return [recipe_file.load(file) for file in shipped.recipes().values()]
 
 
 def vllm_recipes() -> list[Recipe]:

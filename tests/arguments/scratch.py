@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from email.parser import HeaderParser
 from pathlib import Path
 
-from sparkops.config import recipe, shipped
+from sparkops.config import recipe_file, shipped
 from tests.arguments.command_lines import SCRIPT, Judgement
 from tests.fleet.inventory import pip_settings, wheel_folder
 from tests.wheels.remote import UV, Wheel
@@ -81,7 +81,7 @@ def unpack(wheel: Wheel, into: Path) -> list[str]:
 
 def _environment(home: Path, wheel: Wheel, required: list[str]) -> Path:
     """Make a virtual environment with what a vLLM requires. Returns its Python."""
-    torch = recipe.load((shipped.PACKAGE.parent / "recipes") / "tiny-qwen3-cpu.yaml").image.torch
+    torch = recipe_file.load((shipped.PACKAGE.parent / "recipes") / "tiny-qwen3-cpu.yaml").image.torch
     assert torch is not None
     folder = wheel_folder(pip_settings().get("find-links", ""))
     source = ["--find-links", folder] if folder else ["--torch-backend", "cpu"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import lock
+from sparkops.config import lock, recipe_file
 from sparkops.config.lock import Described, Lock, Parent
 from tests.cli.conftest import Sparkops
 from tests.examples import RECIPE, recipe
@@ -86,7 +86,7 @@ def test_a_lock_stands_in_for_the_model(sparkops: Sparkops, root: Path) -> None:
         whole=True,
         checkpoint=described,
     )
-    (root / "q.lock").write_text(lock.lock_text("q", whole))
+    (root / "q.lock").write_text(recipe_file.lock_text("q", whole))
 
     ran = sparkops("fit", "q.yaml")
 

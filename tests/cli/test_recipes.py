@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sparkops.config import recipe, shipped
+from sparkops.config import recipe_file, shipped
 from tests.cli.conftest import Sparkops
 from tests.examples import RECIPE
 
@@ -145,7 +145,7 @@ def test_a_node_that_cannot_be_read_is_named_and_the_others_are_shown(sparkops: 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_show_gives_the_whole_recipe_in_yaml_and_in_json(sparkops: Sparkops, name: str) -> None:
-    whole = recipe.load(shipped.recipes()[name]).model_dump(mode="json", exclude_none=True)
+    whole = recipe_file.load(shipped.recipes()[name]).model_dump(mode="json", exclude_none=True)
 
     assert sparkops("show", name, "--json").json == whole
     assert yaml.load(sparkops("show", name).out, Loader=yaml.CSafeLoader) == whole

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.config import assets, inventory, recipe, shipped
+from sparkops.config import assets, inventory, recipe_file, shipped
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.errors import ConfigError
 
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_used_is_a_mistake_of_the_inventory(tmp_path: Path
 
 @pytest.mark.parametrize("file", shipped.recipes().values(), ids=lambda file: file.stem)
 def test_a_shipped_recipe_names_a_template_and_mods_that_are_shipped(file: Path) -> None:
-    image = recipe.load(file).image
+    image = recipe_file.load(file).image
 
     assert f"{image.template}.Dockerfile.j2" in assets.load_templates()
     assert {f"{mod}.py" for mod in image.mods} - set(assets.load_mods()) == set()

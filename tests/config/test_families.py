@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import recipe, shipped
+from sparkops.config import recipe_file, shipped
 from sparkops.config.families import Family, families
 from sparkops.config.recipe import Recipe
 from tests.examples import CUDA, RECIPE
@@ -23,7 +23,7 @@ def read(file: str, **changes: Any) -> Recipe:
     path = Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump({**RECIPE, "name": path.stem, **changes}))
-    return recipe.load(path)
+    return recipe_file.load(path)
 
 
 def overlay(file: str, base: str, **changes: Any) -> Recipe:
@@ -31,7 +31,7 @@ def overlay(file: str, base: str, **changes: Any) -> Recipe:
     path.parent.mkdir(parents=True, exist_ok=True)
     own = {"name": path.stem, "extends": base, "description": "A variant", "verified": "Nothing yet."}
     path.write_text(yaml.safe_dump({**own, **changes}))
-    return recipe.load(path)
+    return recipe_file.load(path)
 
 
 def cuda(version: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_a_base_of_another_service_is_the_base() -> None:
 
 
 def test_the_shipped_122b_is_one_family_led_by_the_recipe_outside_its_folder() -> None:
-    by_service = {family.service: family for family in families(map(recipe.load, shipped.recipes().values()))}
+    by_service = {family.service: family for family in families(map(recipe_file.load, shipped.recipes().values()))}
     family: Family = by_service["qwen3.5-122b"]
 
     assert (family.first.name, len(family.variants)) == ("122b-autoround", 14)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import opt_in, recipe
+from sparkops.config import opt_in, recipe_file
 from sparkops.config.harmless import VARIABLES
 from sparkops.config.recipe import Recipe
 from sparkops.convert import vllm_023
@@ -136,7 +136,7 @@ def load(directory: Path, serve: dict[str, Any], **changes: Any) -> Recipe:
     file = directory / "q.yaml"
     model = {**RECIPE["model"], "revision": COMMIT}
     file.write_text(yaml.safe_dump({**RECIPE, "model": model, "serve": serve, **changes}, sort_keys=False))
-    return recipe.load(file)
+    return recipe_file.load(file)
 
 
 @pytest.mark.parametrize(("section", "key", "value", "name"), DANGEROUS, ids=lambda value: str(value)[:40])

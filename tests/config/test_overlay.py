@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import overlay, recipe
+from sparkops.config import overlay, recipe, recipe_file
 from sparkops.config.source import Source
 from sparkops.errors import ConfigError
 from sparkops.release import Release
@@ -41,7 +41,7 @@ def write(name: str, data: dict[str, Any]) -> Path:
 
 def load(own: dict[str, Any], base: dict[str, Any] = BASE) -> recipe.Recipe:
     write("base", base)
-    return recipe.load(write("q", {**OWN, **own}))
+    return recipe_file.load(write("q", {**OWN, **own}))
 
 
 def mistake(own: dict[str, Any], base: dict[str, Any] = BASE) -> str:
@@ -92,13 +92,13 @@ def test_a_variant_speaks_for_itself(key: str) -> None:
     file = write("q", {name: value for name, value in OWN.items() if name != key})
 
     with pytest.raises(ConfigError, match=rf"^q\.yaml:1: {key}: missing, but required$"):
-        recipe.load(file)
+        recipe_file.load(file)
 
 
 def test_a_variant_of_a_variant_has_all_of_both() -> None:
     write("base", BASE)
     write("middle", {**OWN, "name": "middle", "serve": {"port": 9001}, "expected": {"tok_s": 1.0, "source": "x"}})
-    loaded = recipe.load(write("q", {**OWN, "extends": "middle", "serve": {"shm_gib": 2}}))
+    loaded = recipe_file.load(write("q", {**OWN, "extends": "middle", "serve": {"shm_gib": 2}}))
 
     assert (loaded.serve.port, loaded.serve.shm_gib, loaded.serve.env) == (9001, 2.0, {"A": "1"})
     assert loaded.expected is None
@@ -123,7 +123,7 @@ def test_a_mistake_two_files_below_is_told_there() -> None:
     write("middle", {**OWN, "name": "middle"})
 
     with pytest.raises(ConfigError, match=r"^base\.yaml:\d+: memory\.claim_gib: expected a valid number"):
-        recipe.load(write("q", {**OWN, "extends": "middle"}))
+        recipe_file.load(write("q", {**OWN, "extends": "middle"}))
 
 
 def test_a_mistake_without_a_known_line_is_reported_in_line_1() -> None:
@@ -138,7 +138,7 @@ def test_what_is_missing_from_a_mapping_is_told_where_the_mapping_stands() -> No
 
 def test_a_change_for_one_time_goes_over_all() -> None:
     write("base", BASE)
-    loaded = recipe.load(write("q", OWN), set_=["args.max-model-len=2048", "env.A=3"])
+    loaded = recipe_file.load(write("q", OWN), set_=["args.max-model-len=2048", "env.A=3"])
 
     assert (loaded.serve.args["max-model-len"], loaded.serve.env) == (2048, {"A": "3"})
 
@@ -156,7 +156,7 @@ def test_a_circle_is_refused(chain: dict[str, str], message: str) -> None:
         write(name, {"extends": base, **RECIPE, "name": name})
 
     with pytest.raises(ConfigError) as caught:
-        recipe.load(Path("q.yaml"))
+        recipe_file.load(Path("q.yaml"))
     assert str(caught.value) == message
 
 
@@ -172,11 +172,11 @@ def test_a_base_that_is_no_name_is_refused() -> None:
     file = write("q", {"extends": 1, **RECIPE})
 
     with pytest.raises(ConfigError, match=r"^q\.yaml:1: extends: expected a valid string, got 1$"):
-        recipe.load(file)
+        recipe_file.load(file)
 
 
 def test_a_recipe_may_extend_one_that_comes_with_sparkops() -> None:
-    loaded = recipe.load(write("q", {**OWN, "extends": "tiny-qwen3-cpu"}))
+    loaded = recipe_file.load(write("q", {**OWN, "extends": "tiny-qwen3-cpu"}))
 
     assert (loaded.service, loaded.model.id) == ("tiny", "sparkops/tiny-qwen3")
 

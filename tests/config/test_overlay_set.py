@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sparkops.config import recipe
+from sparkops.config import recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError, SparkopsError, UsageError
 from tests.examples import RECIPE
@@ -23,7 +23,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def load(*changes: str) -> Recipe:
-    return recipe.load(Path("q.yaml"), set_=changes)
+    return recipe_file.load(Path("q.yaml"), set_=changes)
 
 
 def problem(*changes: str) -> SparkopsError:

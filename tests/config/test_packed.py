@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.cli.named import find_recipe
-from sparkops.config import assets, lock, recipe, shipped
+from sparkops.config import assets, recipe_file, shipped
 from sparkops.errors import ConfigError
 
 CHECKOUT = Path(__file__).parents[2]
@@ -38,11 +38,11 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.usefixtures("wheel")
 def test_recipes_of_the_archive_are_those_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    packed = {name: recipe.load_unlocked(file).model_dump() for name, file in shipped.known_recipes().items()}
+    packed = {name: recipe_file.load_unlocked(file).model_dump() for name, file in shipped.known_recipes().items()}
     monkeypatch.undo()
     shipped.archive.cache_clear()
 
-    assert packed == {name: recipe.load_unlocked(file).model_dump() for name, file in shipped.recipes().items()}
+    assert packed == {name: recipe_file.load_unlocked(file).model_dump() for name, file in shipped.recipes().items()}
 
 
 def test_a_recipe_is_named_by_its_folder_and_one_of_the_operator_extends_it(
@@ -53,7 +53,7 @@ def test_a_recipe_is_named_by_its_folder_and_one_of_the_operator_extends_it(
     own.write_text("name: mine\nextends: 122b-fp8-tp2\ndescription: Mine\nverified: Nothing yet.\n")
 
     assert find_recipe("qwen3.5-122b/122b-fp8-tp2.yaml") == wheel / "qwen3.5-122b/122b-fp8-tp2.yaml"
-    assert recipe.load(own).service == "qwen3.5-122b"
+    assert recipe_file.load(own).service == "qwen3.5-122b"
 
 
 @pytest.mark.parametrize("pattern", ["*.j2", "*/*.j2", "*.py", "*.Dockerfile.j2", "none/*.py"])
@@ -82,12 +82,12 @@ def test_the_guard_is_part_of_the_package_although_it_is_in_the_archive(wheel: P
 
 
 def test_a_lock_of_the_archive_is_as_one_that_is_a_file(wheel: Path) -> None:
-    assert lock.read_lock(wheel / "one.lock") == lock.read_lock(LOCK)
+    assert recipe_file.read_lock(wheel / "one.lock") == recipe_file.read_lock(LOCK)
 
 
 def test_recipes_elsewhere_and_unlocked_ones_have_no_lock_there(wheel: Path, tmp_path: Path) -> None:
-    assert lock.read_lock(wheel / "two.lock") is None
-    assert lock.read_lock(tmp_path / "one.lock") is None
+    assert recipe_file.read_lock(wheel / "two.lock") is None
+    assert recipe_file.read_lock(tmp_path / "one.lock") is None
 
 
 def test_a_lock_that_was_made_beside_the_recipe_counts(wheel: Path) -> None:
@@ -95,12 +95,12 @@ def test_a_lock_that_was_made_beside_the_recipe_counts(wheel: Path) -> None:
     (wheel / "one.lock").write_text("schema: [1")
 
     with pytest.raises(ConfigError, match=r"one\.lock:1: not YAML"):
-        lock.read_lock(wheel / "one.lock")
+        recipe_file.read_lock(wheel / "one.lock")
 
 
 def test_an_error_in_the_archive_names_its_lock(wheel: Path) -> None:
     with pytest.raises(ConfigError, match=r"family/two\.lock:1: not YAML"):
-        lock.read_lock(wheel / "family/two.lock")
+        recipe_file.read_lock(wheel / "family/two.lock")
 
 
 def test_a_checkout_has_no_archive() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import recipe, shipped
+from sparkops.config import recipe_file, shipped
 from sparkops.config.fields import PUBLIC
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
@@ -43,19 +43,19 @@ def written(changes: dict[str, Any]) -> Path:
 
 
 def load(**changes: Any) -> Recipe:
-    return recipe.load(written({key.replace("__", "."): value for key, value in changes.items()}))
+    return recipe_file.load(written({key.replace("__", "."): value for key, value in changes.items()}))
 
 
 def mistake(changes: dict[str, Any]) -> str:
     """The error without its file and line: these depend on how the example is written down."""
     with pytest.raises(ConfigError) as caught:
-        recipe.load(written(changes))
+        recipe_file.load(written(changes))
     return str(caught.value).split(": ", 1)[1]
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_a_shipped_recipe_is_valid(file: Path) -> None:
-    assert recipe.load(file).name == file.stem
+    assert recipe_file.load(file).name == file.stem
 
 
 def test_the_smallest_recipe_has_the_documented_defaults() -> None:
@@ -239,12 +239,12 @@ def test_a_template_or_mod_that_does_not_exist_is_refused_at_its_line(
     line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if text.startswith(at))
 
     with pytest.raises(ConfigError) as caught:
-        recipe.load(file)
+        recipe_file.load(file)
 
     assert str(caught.value).startswith(f"q.yaml:{line}: {error}")
     assert "vllm-cpu" in str(caught.value).rpartition(": ")[2]
     assert "mend" not in str(caught.value).rpartition("one of: ")[2]
-    assert recipe.load(file, parts=False).image.mods == image.get("mods", [])
+    assert recipe_file.load(file, parts=False).image.mods == image.get("mods", [])
 
 
 def test_an_unknown_template_of_the_recipe_below_is_refused_where_it_is_written() -> None:
@@ -253,12 +253,12 @@ def test_an_unknown_template_of_the_recipe_below_is_refused_where_it_is_written(
     Path("q.yaml").write_text("name: q\nextends: p\ndescription: other\nverified: nothing\n")
 
     with pytest.raises(ConfigError, match=r"^p\.yaml:5: image\.template: expected one of: "):
-        recipe.load(Path("q.yaml"))
+        recipe_file.load(Path("q.yaml"))
 
 
 def test_a_recipe_with_the_former_template_of_finished_images_is_told_what_to_write() -> None:
     with pytest.raises(ConfigError, match=r"image\.template: finished images .* `use: debian:bookworm-slim` for both"):
-        recipe.load(written({"image.template": "vllm-upstream"}))
+        recipe_file.load(written({"image.template": "vllm-upstream"}))
 
 
 def test_a_mistake_names_its_line() -> None:
@@ -268,7 +268,7 @@ def test_a_mistake_names_its_line() -> None:
     file.write_text("\n".join([*lines[:line], "  pth: q", *lines[line:]]))
 
     with pytest.raises(ConfigError, match=rf"^q\.yaml:{line + 1}: model\.pth: unknown key, did you mean 'path'\?$"):
-        recipe.load(file)
+        recipe_file.load(file)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_what_does_not_fit_the_engine_is_refused_at_its_line(changes: dict[str, 
     line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if text.startswith(at))
 
     with pytest.raises(ConfigError, match=rf"^q\.yaml:{line}: "):
-        recipe.load(file)
+        recipe_file.load(file)
 
 
 @pytest.mark.parametrize(("engine", "backend"), [("stand-in", "cpu"), ("atlas", "cu130")])
@@ -390,8 +390,8 @@ def test_a_recipe_names_only_nodes_of_the_inventory() -> None:
     file = written({"nodes": ["n1", "n3"]})
 
     with pytest.raises(ConfigError, match=r": nodes\[1\]: unknown node 'n3', expected one of: n1, n2$"):
-        recipe.load(file, ["n1", "n2"])
-    assert recipe.load(file).nodes == ["n1", "n3"]
+        recipe_file.load(file, ["n1", "n2"])
+    assert recipe_file.load(file).nodes == ["n1", "n3"]
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/x", "a/b", "..", "a/../b.patch"])
@@ -421,7 +421,7 @@ def test_an_image_is_built_or_used(image: dict[str, Any], problem: str) -> None:
     file.write_text(yaml.safe_dump({**RECIPE, "image": image or {"apt": ["curl"]}}))
 
     with pytest.raises(ConfigError) as caught:
-        recipe.load(file)
+        recipe_file.load(file)
 
     assert str(caught.value).endswith(problem)
 

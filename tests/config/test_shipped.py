@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sparkops.cli.named import find_recipe
-from sparkops.config import recipe, shipped
+from sparkops.config import recipe_file, shipped
 from sparkops.errors import UsageError
 from tests.examples import RECIPE
 
@@ -78,13 +78,13 @@ def test_a_variant_in_a_folder_extends_the_recipe_outside_and_its_neighbour() ->
     variant = write("recipes/chat/variant.yaml", extends="base", memory={"claim_gib": 7.0}, **OWN)
     other = write("recipes/chat/other.yaml", extends="variant", **OWN)
 
-    assert recipe.load(variant).model.path == RECIPE["model"]["path"]
-    assert recipe.load(other).memory.claim_gib == 7.0
+    assert recipe_file.load(variant).model.path == RECIPE["model"]["path"]
+    assert recipe_file.load(other).memory.claim_gib == 7.0
 
 
 @pytest.mark.parametrize("base", ["122b-autoround", "122b-nvfp4-sehyo"])
 def test_a_recipe_of_the_operator_extends_a_shipped_one_wherever_that_lies(base: str) -> None:
-    loaded = recipe.load(write("mine.yaml", extends=base, **OWN))
+    loaded = recipe_file.load(write("mine.yaml", extends=base, **OWN))
 
     assert loaded.service == "qwen3.5-122b"
     assert loaded.file == Path("mine.yaml")
@@ -95,4 +95,4 @@ def test_a_file_above_any_other_folder_is_no_base() -> None:
     file = write("chat/variant.yaml", extends="base", **OWN)
 
     with pytest.raises(Exception, match=r"chat/variant\.yaml:\d+: extends: recipe 'base' not found"):
-        recipe.load(file)
+        recipe_file.load(file)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import assets, inventory, recipe
+from sparkops.config import assets, inventory, recipe, recipe_file
 from sparkops.errors import ConfigError
 from tests.examples import RECIPE
 
@@ -22,7 +22,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def load(**changes: Any) -> recipe.Recipe:
     Path("q.yaml").write_text(yaml.safe_dump({**RECIPE, **changes}, sort_keys=False, default_flow_style=False))
-    return recipe.load(Path("q.yaml"))
+    return recipe_file.load(Path("q.yaml"))
 
 
 @pytest.mark.parametrize("share", [2, -0.5, 0, True, "lots", 85, [0.5]])

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from sparkops.cli.images import make_order
-from sparkops.config import assets, inventory, recipe
+from sparkops.config import assets, inventory, recipe_file
 from sparkops.config.image import Torch
 from sparkops.config.inventory import Fleet
 from sparkops.errors import ImageRejected
@@ -84,7 +84,7 @@ def test_an_image_is_built_once_passes_its_gate_and_is_copied(nodes: RealFleet, 
 
 
 def test_an_image_that_fails_its_gate_never_gets_its_tag(nodes: RealFleet, fleet: Fleet) -> None:
-    real = recipe.load(STAND_IN)
+    real = recipe_file.load(STAND_IN)
     torch = Torch(version="2.13.0", backend="cu130")
     claims = real.model_copy(update={"name": "planted", "image": real.image.model_copy(update={"torch": torch})})
     order = of_recipe(claims, make_order(real, fleet).context, assets.load_gate())

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
-from sparkops.config import files, recipe
+from sparkops.config import files, recipe_file
 from sparkops.convert import mods, other_tools
 from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
@@ -65,7 +65,7 @@ def test_the_written_recipe_loads_with_its_mods(checkout: Path) -> None:
     ran = CliRunner().invoke(app, ["import", str(checkout / "recipes/4x/a.yaml"), "-o", "recipes/a.yaml"])
 
     assert ran.exit_code == 0, ran.output
-    assert recipe.load(Path("recipes/a.yaml")).image.mods == ["words.jinja", "diff-fix.patch"]
+    assert recipe_file.load(Path("recipes/a.yaml")).image.mods == ["words.jinja", "diff-fix.patch"]
     assert Path("mods/words.jinja").read_text() == "{{ messages }}\n"
 
 
@@ -208,7 +208,7 @@ def test_a_draft_is_a_second_download(checkout: Path, flags: str, keys: str) -> 
     ran = CliRunner().invoke(app, ["import", str(file), "-o", "recipes/a.yaml"])
 
     assert ran.exit_code == 0, ran.output
-    loaded = recipe.load(Path("recipes/a.yaml"))
+    loaded = recipe_file.load(Path("recipes/a.yaml"))
     assert [(weights.id, weights.path) for weights in loaded.model.fetched] == [("a/b", "b"), ("c/Draft.1", "Draft.1")]
     assert "/models/Draft.1" in str(loaded.serve.args)
 

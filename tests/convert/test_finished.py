@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
-from sparkops.config import recipe
+from sparkops.config import recipe_file
 from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
 from tests.convert import originals
@@ -83,7 +83,7 @@ def test_the_written_recipe_loads_and_states_what_is_kept(tmp_path: Path) -> Non
     assert run(tmp_path, "--use", IMAGE) is None
 
     text = (tmp_path / "a.yaml").read_text()
-    loaded = recipe.load(tmp_path / "a.yaml")
+    loaded = recipe_file.load(tmp_path / "a.yaml")
     assert loaded.image.use == IMAGE
     assert loaded.serve.allow == ["fork-mode"]
     assert "  # kept (line 3 of theirs.yaml): fork-mode: vLLM 0.32.0 has no flag --fork-mode;" in text

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
-from sparkops.config import recipe, shipped
+from sparkops.config import recipe_file, shipped
 from sparkops.convert import command_lines, other_tools, recipe_keys, releases
 from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError, UsageError
@@ -87,7 +87,7 @@ def test_the_written_recipe_loads(tmp_path: Path, name: str, ranks: int) -> None
     ran = CliRunner().invoke(app, ["import", str(EXAMPLES / f"{name}.yaml"), "-o", file, *without])
 
     assert ran.exit_code == 0, ran.output
-    loaded = recipe.load(tmp_path / "mine.yaml")
+    loaded = recipe_file.load(tmp_path / "mine.yaml")
     assert (loaded.name, loaded.serve.tensor_parallel) == ("mine", ranks)
     assert (
         "# guessed: vLLM 0.23.0 with Transformers 5.5.3; unknown which version" in (tmp_path / "mine.yaml").read_text()
@@ -95,7 +95,7 @@ def test_the_written_recipe_loads(tmp_path: Path, name: str, ranks: int) -> None
 
 
 def test_the_guessed_image_is_that_of_the_shipped_recipe() -> None:
-    shipped = recipe.load(Path("recipes/122b-autoround.yaml")).image.model_dump(exclude_defaults=True)
+    shipped = recipe_file.load(Path("recipes/122b-autoround.yaml")).image.model_dump(exclude_defaults=True)
     image = releases.RELEASES[0].image
 
     assert {key: shipped[key] for key in image} == image

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
-from sparkops.config import recipe
+from sparkops.config import recipe_file
 from sparkops.convert.conversion import Choices
 from sparkops.errors import ConfigError, UsageError
 from tests.convert.originals import HEAD, of
@@ -164,7 +164,7 @@ def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:
     assert "  # not imported (line 6 of theirs.yaml): trust-remote-code: runs Python code" in text
     assert "  # not imported (line 4 of theirs.yaml): mods/other: " in text
     missing = "container, mods/other, chat-template, trust-remote-code"
-    assert sorted(recipe.load(output).verified.rstrip(".").partition("without: ")[2].split(", ")) == sorted(
+    assert sorted(recipe_file.load(output).verified.rstrip(".").partition("without: ")[2].split(", ")) == sorted(
         missing.split(", ")
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.config import assets, inventory, recipe
+from sparkops.config import assets, inventory, recipe_file
 from sparkops.config.assets import BuildInputs
 from sparkops.config.inventory import Build
 from sparkops.demo import scene
@@ -22,7 +22,7 @@ from tests.examples import INPUTS
 def test_both_releases_have_one_image_and_other_settings(engine: DemoEngine, tmp_path: Path) -> None:
     file = tmp_path / "demo.yaml"
     file.write_text(scene.recipe(engine, Ports(9200)))
-    first, second = recipe.load(file, None), recipe.load(file, None, [engine.second])
+    first, second = recipe_file.load(file, None), recipe_file.load(file, None, [engine.second])
     digests = [
         build_context(loaded, assets.load_templates(), assets.load_mods(), BuildInputs()).digest
         for loaded in (first, second)
@@ -41,7 +41,7 @@ def test_the_named_ports_are_all_that_the_demonstration_uses(tmp_path: Path) -> 
     file.write_text(scene.recipe(STAND_IN, ports))
     (tmp_path / "inventory.yaml").write_text(text)
     gateway = inventory.load(tmp_path / "inventory.yaml").require_gateway()
-    release = Release(recipe.load(file, None), INPUTS)
+    release = Release(recipe_file.load(file, None), INPUTS)
     engines = {Rank(release, slot, scene.NODE).port for slot in Slot}
 
     assert {gateway.port, gateway.metrics_port, PEER_PORT, *engines} == set(ports.words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from sparkops.config import assets, recipe
+from sparkops.config import assets, recipe_file
 from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
 from sparkops.release import Release
@@ -16,7 +16,7 @@ from tests.examples import INPUTS
 def loaded(argv: tuple[str, ...]) -> Recipe:
     """The recipe of one of the demo's deploys."""
     changes = [word for option, word in pairwise(argv) if option == "--set"]
-    return recipe.load(demo.ROOT / argv[1], None, changes)
+    return recipe_file.load(demo.ROOT / argv[1], None, changes)
 
 
 def test_the_swap_brings_another_release_from_the_same_image() -> None:

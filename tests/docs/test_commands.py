@@ -16,7 +16,7 @@ import yaml
 from sparkops.cli.main import command
 from sparkops.cli.verbs import VERBS
 from sparkops.config import inventory, shipped
-from sparkops.config.recipe import load
+from sparkops.config.recipe_file import load
 from tests.docs.pages import PAGES, ROOT, Page
 
 COMMAND = re.compile(r"(?:^|^[$#] |: )(sparkops (?!\.).+)$")

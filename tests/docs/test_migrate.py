@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sparkops.cli.main import app
-from sparkops.config import recipe
+from sparkops.config import recipe_file
 from tests.docs.pages import Page
 from tests.docs.test_commands import YAML
 
@@ -34,7 +34,7 @@ def test_each_recipe_is_imported_by_the_command_of_the_page(
     text: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imported(text, command, tmp_path, monkeypatch)
-    loaded = recipe.load(Path("recipes/mine.yaml"))
+    loaded = recipe_file.load(Path("recipes/mine.yaml"))
 
     assert loaded.service == "qwen3.6-35b-a3b-fp8"
     assert loaded.image.use == ("vllm/vllm-openai:v0.23.0" if "--use" in command else None)
@@ -56,4 +56,4 @@ def test_names_for_clients_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for number, (text, command) in enumerate(PAIRS[1:]):
         imported(text, command, tmp_path / str(number), monkeypatch)
 
-        assert recipe.load(Path("recipes/mine.yaml")).serve.aliases == ["qwen"]
+        assert recipe_file.load(Path("recipes/mine.yaml")).serve.aliases == ["qwen"]

@@ -13,7 +13,7 @@ import pytest
 
 from sparkops.cli.doctor import write_bundle
 from sparkops.command import Command
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.doctor import bundle
 from sparkops.errors import UsageError
 from sparkops.guard_client.leader import Leader

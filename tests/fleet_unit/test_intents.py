@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.inventory import LOOPBACK, NodeConfig
+from sparkops.config.node import LOOPBACK, NodeConfig
 from sparkops.deploy import intents, sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.config.fabric import FabricRules as Rules
-from sparkops.config.inventory import LOOPBACK, Build, Fleet, Gateway, NodeConfig
+from sparkops.config.inventory import Build, Fleet, Gateway
+from sparkops.config.node import LOOPBACK, NodeConfig
 from sparkops.deploy.operation import Operation
 from sparkops.docker.commands import set_restart
 from sparkops.errors import NotReachable, SparkopsError

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparkops import redact
-from sparkops.config import addresses, inventory, opt_in, recipe
-from sparkops.config.lock import read_lock
+from sparkops.config import addresses, inventory, opt_in, recipe_file
+from sparkops.config.recipe_file import read_lock
 from sparkops.docker.facts import log_lines, parse_container
 from sparkops.docker.places import CONTAINER
 from sparkops.doctor import bundle
@@ -93,7 +93,7 @@ FLEET = {
 }
 LOCK = yaml.safe_load(Path("recipes/122b-autoround.lock").read_text())
 READERS: dict[str, tuple[Any, Callable[[Path], object]]] = {
-    "recipe": ({**RECIPE, "serve": {"args": {"a": {"b": ["{}"]}}, "env": {"A": "1"}}}, recipe.load),
+    "recipe": ({**RECIPE, "serve": {"args": {"a": {"b": ["{}"]}}, "env": {"A": "1"}}}, recipe_file.load),
     "inventory": (FLEET, inventory.load),
     "lock": (LOCK, read_lock),
 }

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from sparkops.config import inventory
-from sparkops.config.inventory import Gpu as Way
+from sparkops.config.node import Gpu as Way
 from tests.fleet import engine
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.images import exists

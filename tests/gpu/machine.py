@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkops.config.inventory import Gpu as Way
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import Gpu as Way
+from sparkops.config.node import NodeConfig
 from sparkops.docker.commands import gpu as gpu_options
 from tests.fleet.shell import FleetError, docker, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.config.inventory import Gpu as Way
+from sparkops.config.node import Gpu as Way
 from tests.gpu import machine
 from tests.gpu.machine import Gpu
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparkops.command import Command, Completed
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.docker import commands
 from sparkops.errors import CommandFailed, NodeError
 from sparkops.guard.engines import Engines

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from sparkops.command import Command
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.errors import Busy
 from sparkops.guard.leases import Leases
 from sparkops.guard.operator_socket import open_socket

@@ -16,8 +16,7 @@ import pytest
 import yaml
 
 from sparkops.command import Command, Completed
-from sparkops.config import assets
-from sparkops.config import recipe as recipes
+from sparkops.config import assets, recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.errors import CommandFailed, ImageRejected
 from sparkops.guard_client import leases
@@ -136,7 +135,7 @@ def test_the_refusal_names_file_line_and_field(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(yaml.safe_dump({**RECIPE, "name": "base", "serve": {"args": {"seed": 1}}}))
     text = "name: q\nextends: base\ndescription: d\nverified: no\nserve:\n  args:\n    max-model-len: 5\n"
     (tmp_path / "q.yaml").write_text(text.replace("no", "'no'"))
-    asked = Arguments(recipes.load(tmp_path / "q.yaml"), SCRIPT)
+    asked = Arguments(recipe_file.load(tmp_path / "q.yaml"), SCRIPT)
 
     words = asked.refusal(Answer("bad value", ("max-model-len", "seed", "port")))
 
@@ -201,7 +200,7 @@ class Docker:
 
 def order(tmp_path: Path) -> build.BuildOrder:
     (tmp_path / "q.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": {"args": {"seed": 1}}}))
-    loaded: Recipe = recipes.load(tmp_path / "q.yaml")
+    loaded: Recipe = recipe_file.load(tmp_path / "q.yaml")
     gate = build.Gate(lambda image: Command(("docker", "run", image)), labels=lambda _: {"sparkops.torch": "2"})
     return build.BuildOrder("q", Context((), {}, "0" * 64), 0.0, gate, arguments=Arguments(loaded, SCRIPT))
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import assets, overlay
-from sparkops.config import recipe as recipes
+from sparkops.config import assets, overlay, recipe_file
 from sparkops.lint.check import check_recipe, findings, ignores_in_yaml
 from sparkops.lint.finding import LintFinding
 from sparkops.lint.rules.table import NAMES, RULES
@@ -35,7 +34,7 @@ def lint(tmp_path: Path, text: str, **others: str) -> list[LintFinding]:
     written = overlay.read(file)
     files = [file, *written.files.values()]
     texts = {path: path.read_text() for path in files}
-    results = findings([check_recipe(recipes.load(file, parts=False), written, texts, TEMPLATES, MODS)], NAMES)
+    results = findings([check_recipe(recipe_file.load(file, parts=False), written, texts, TEMPLATES, MODS)], NAMES)
     return [finding._replace(file=Path(finding.file).name) for finding in results]
 
 
@@ -154,7 +153,7 @@ def test_a_comment_of_an_extended_recipe_is_reported_once(tmp_path: Path) -> Non
     own = "name: q\nextends: p\ndescription: other\nverified: nothing\n"
     (tmp_path / "q.yaml").write_text(own)
     (tmp_path / "p.yaml").write_text(parent)
-    read = [(overlay.read(tmp_path / name), recipes.load(tmp_path / name)) for name in ("q.yaml", "p.yaml")]
+    read = [(overlay.read(tmp_path / name), recipe_file.load(tmp_path / name)) for name in ("q.yaml", "p.yaml")]
     texts = {tmp_path / "p.yaml": parent, tmp_path / "q.yaml": own}
 
     results = findings([check_recipe(recipe, written, texts, TEMPLATES, MODS) for written, recipe in read], NAMES)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sparkops.config import assets, recipe, shipped
+from sparkops.config import assets, recipe_file, shipped
 from sparkops.config import lock as locks
 from sparkops.config.lock import Lock, Parent
 from sparkops.config.recipe import Recipe
@@ -98,9 +98,9 @@ def make(loaded: Recipe) -> Lock:
 
 def main(named: list[str]) -> None:
     for file in shipped.recipes().values():
-        loaded = recipe.load_unlocked(file)
+        loaded = recipe_file.load_unlocked(file)
         if loaded.unlocked is None and (not named or file.stem in named):
-            locks.lock_file(file).write_text(locks.lock_text(loaded.name, make(loaded)))
+            recipe_file.lock_file(file).write_text(recipe_file.lock_text(loaded.name, make(loaded)))
             print(file.stem, flush=True)
 
 

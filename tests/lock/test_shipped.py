@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sparkops.config import assets, recipe, shipped
+from sparkops.config import assets, recipe_file, shipped
 from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
 from sparkops.lock import resolving
@@ -14,7 +14,7 @@ from sparkops.lock.locking import BuildFiles, fits
 from tests.lock import ship
 
 FILES = shipped.recipes()
-RECIPES = {name: recipe.load(file) for name, file in FILES.items()}
+RECIPES = {name: recipe_file.load(file) for name, file in FILES.items()}
 LOCKED = {name: loaded.lock for name, loaded in RECIPES.items() if loaded.lock}
 LOCK = pytest.mark.parametrize("name", LOCKED)
 TEMPLATES, MODS = assets.load_templates(), assets.load_mods()
@@ -62,7 +62,7 @@ def test_no_lock_is_without_its_recipe() -> None:
 
 @LOCK
 def test_a_lock_is_of_its_recipe_and_of_the_mods_that_ship(name: str) -> None:
-    loaded = recipe.load_unlocked(FILES[name])
+    loaded = recipe_file.load_unlocked(FILES[name])
 
     assert fits(LOCKED[name], loaded, SHELF)
     assert LOCKED[name].whole == resolving.hashes_all(loaded)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sparkops.config.recipe import Recipe, load
+from sparkops.config.recipe import Recipe
+from sparkops.config.recipe_file import load
 from sparkops.config.shipped import recipes
 from sparkops.engines.needs import Layout
 from sparkops.engines.vllm.memory import cache

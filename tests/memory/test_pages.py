@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.memory import pages
 from sparkops.nodes.local import LocalNode
 from tests.examples import recipe

@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from sparkops.command import Command
-from sparkops.config.inventory import Fleet, NodeConfig
+from sparkops.config.inventory import Fleet
+from sparkops.config.node import NodeConfig
 from sparkops.nodes.connect import Connector
 from sparkops.nodes.node import COMMANDS
 

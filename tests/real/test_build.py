@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparkops.cli.images import make_order
-from sparkops.config import assets, recipe
+from sparkops.config import assets, recipe_file
 from sparkops.config.image import Torch
 from sparkops.config.inventory import Fleet
 from sparkops.errors import ImageRejected
@@ -54,7 +54,7 @@ def test_an_image_says_what_it_was_made_from(nodes: RealFleet, sparkops: Cli, bu
 @pytest.mark.usefixtures("built")
 def test_an_image_that_is_not_what_the_recipe_says_never_gets_its_tag(nodes: RealFleet, fleet: Fleet) -> None:
     """The trap of seed 001: a CPU torch where the recipe wants cu130. The build itself ends well."""
-    real = recipe.load(RECIPE)
+    real = recipe_file.load(RECIPE)
     torch = Torch(version="2.13.0", backend="cu130")
     claims = real.model_copy(update={"name": "planted", "image": real.image.model_copy(update={"torch": torch})})
     order = of_recipe(claims, make_order(real, fleet).context, assets.load_gate())

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from sparkops.config.fabric import FabricRules as Rules
-from sparkops.config.inventory import Fleet, NodeConfig
+from sparkops.config.inventory import Fleet
+from sparkops.config.node import NodeConfig
 from sparkops.errors import PlanRefused
 from sparkops.network import preflight, topology
 from sparkops.network.checks import Ranks

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import assets, overlay, recipe, shipped
+from sparkops.config import assets, overlay, recipe_file, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
 from sparkops.engines import ENGINES
@@ -16,7 +16,7 @@ from sparkops.memory import bound
 from sparkops.render.context import build_context
 
 FILES = shipped.recipes()
-RECIPES = {name: recipe.load(file) for name, file in FILES.items()}
+RECIPES = {name: recipe_file.load(file) for name, file in FILES.items()}
 SPARKS = {name: shipped_recipe for name, shipped_recipe in RECIPES.items() if shipped_recipe.backend != "cpu"}
 EVERY = pytest.mark.parametrize("shipped_recipe", RECIPES.values(), ids=RECIPES)
 SPARK = pytest.mark.parametrize("shipped_recipe", SPARKS.values(), ids=SPARKS)

@@ -14,7 +14,7 @@ import yaml
 from sparkops.config import assets
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.config.lock import Lock, Parent
-from sparkops.config.recipe import load
+from sparkops.config.recipe_file import load
 from sparkops.errors import ConfigError
 from sparkops.hub.pull import hub_context
 from sparkops.lock.resolving import resolving_context

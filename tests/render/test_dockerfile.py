@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jinja2 import Environment, nodes
 
-from sparkops.config import assets, shipped
-from sparkops.config import recipe as recipes
+from sparkops.config import assets, recipe_file, shipped
 from sparkops.config.recipe import Recipe
 from sparkops.engines import runtime
 from sparkops.errors import ConfigError
@@ -116,7 +115,7 @@ def unchecked(variant: Recipe, place: str, value: str) -> Recipe:
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_the_committed_dockerfile_is_what_render_writes(file: Path) -> None:
-    assert (COMMITTED / f"{file.stem}.Dockerfile").read_text() == render(recipes.load(file), TEMPLATES)
+    assert (COMMITTED / f"{file.stem}.Dockerfile").read_text() == render(recipe_file.load(file), TEMPLATES)
 
 
 def test_no_dockerfile_is_committed_without_its_recipe() -> None:

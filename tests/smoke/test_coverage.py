@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.recipe import Recipe, load
+from sparkops.config.recipe import Recipe
+from sparkops.config.recipe_file import load
 from sparkops.config.smoke import Smoke
 from sparkops.smoke import coverage, suite
 from tests.examples import recipe

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.config import assets
-from sparkops.config import recipe as recipes
+from sparkops.config import assets, recipe_file
 from sparkops.config.assets import BuildInputs
 from sparkops.render.context import build_context
 from tests.standin.program import ROOT, module
@@ -61,11 +60,11 @@ def test_the_recipe_has_only_knobs_that_exist() -> None:
     env = [line.split("#", 1)[-1].strip() for line in RECIPE.read_text().splitlines() if "STAND_IN_" in line]
     named = {line.partition(":")[0] for line in env if line.startswith("STAND_IN_")}
     assert named == set(knobs.NAMES)
-    assert knobs.read(recipes.load(RECIPE).serve.env).start_s == 20
+    assert knobs.read(recipe_file.load(RECIPE).serve.env).start_s == 20
 
 
 def test_the_whole_program_is_sent_to_a_build() -> None:
-    context = build_context(recipes.load(RECIPE), assets.load_templates(), assets.load_mods(), BuildInputs())
+    context = build_context(recipe_file.load(RECIPE), assets.load_templates(), assets.load_mods(), BuildInputs())
     sent = {
         Path(path).relative_to("files") for path, _ in context.files if path.startswith("files/") and path[-1] != "/"
     }

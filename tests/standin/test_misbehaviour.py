@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from sparkops.config import recipe as recipes
+from sparkops.config import recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.smoke.results import SmokeReport
 from sparkops.smoke.suite import Server, run
 from tests.standin.program import ROOT, Program, free_port
 
 FRANCE = "What is the capital of France?"
-RECIPE = recipes.load(ROOT / "recipes" / "stand-in.yaml")
+RECIPE = recipe_file.load(ROOT / "recipes" / "stand-in.yaml")
 SMOKE = {"timeout_s": 2.0, "warm_up": {"timeout_s": 0.3}, "metrics": {"settle_s": 0.1}}
 PROBE = {"smoke": {**SMOKE, "structured": {"enabled": True}}}
 IMPATIENT = Recipe.model_validate({**RECIPE.model_dump(), "probe": PROBE})

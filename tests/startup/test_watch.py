@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from sparkops.config.inventory import NodeConfig
+from sparkops.config.node import NodeConfig
 from sparkops.errors import ConnectionLost
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode

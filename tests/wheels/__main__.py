@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 
-from sparkops.config import recipe, shipped
+from sparkops.config import recipe_file, shipped
 from tests.wheels import facts, table
 
 
 def main() -> None:
     """Read the index; write facts and page."""
-    loaded = [recipe.load(file) for file in shipped.recipes().values()]
+    loaded = [recipe_file.load(file) for file in shipped.recipes().values()]
     wheels = {requirement: dict(facts.read(requirement)) for requirement in facts.requirements(loaded)}
     mods = {one.name: dict(facts.outcomes(one)) for one in loaded if one.image.mods and wheels[str(one.image.vllm)]}
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparkops.config import assets, recipe
+from sparkops.config import assets, recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
@@ -131,7 +131,7 @@ class Trial:
         self.builds.append(f"- `{built.json['tag'].partition(':')[0]}`: built in {took}")
         say(f"{file.stem}: {took}")
         self.free()
-        return recipe.load(file), str(built.json["tag"])
+        return recipe_file.load(file), str(built.json["tag"])
 
     def judge(
         self,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.config import recipe, shipped
+from sparkops.config import recipe_file, shipped
 from sparkops.config.recipe import Recipe
 from sparkops.convert.releases import RELEASES
 from sparkops.engines.vllm.gate import NO_KERNELS
@@ -18,7 +18,7 @@ from tests.wheels import facts, table
 from tests.wheels.facts import FACTS, MODS, WheelFacts
 
 READ = json.loads(FACTS.read_text())
-RECIPES = [recipe.load(file) for file in shipped.recipes().values()]
+RECIPES = [recipe_file.load(file) for file in shipped.recipes().values()]
 ON_WHEELS = [one for one in RECIPES if facts.on_wheels(one)]
 IMPORTED = [example(name=f"imported-{release.version}", image=dict(release.image)) for release in RELEASES]
 """What `sparkops import` writes as the image."""
