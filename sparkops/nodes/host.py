@@ -47,11 +47,11 @@ PREFLIGHT_SCRIPT = (
     QUERY_SCRIPT
     + GPU_SCRIPT
     + """\
-format='{{.DockerRootDir}} {{.ServerVersion}} {{range .ClientInfo.Plugins}}{{.Name}} {{end}}'
+format='{{.DockerRootDir}} {{range .ClientInfo.Plugins}}{{.Name}} {{end}}'
 docker=$(docker info --format "$format" 2>/dev/null || true)
 root=${docker%% *}
 # Before version 23 the client had BuildKit itself; since then it is the plugin buildx.
-case $docker in *" 2"[012].* | *" buildx "*) echo "buildkit yes" ;; esac
+case "$docker $(docker --version 2>/dev/null)" in *" buildx "* | *" version 2"[012].*) echo "buildkit yes" ;; esac
 """
     + DISK_SCRIPT
     + """\
