@@ -192,7 +192,7 @@ def pump(read: Callable[[int], bytes], write: Callable[[bytes], object], close: 
     with suppress(OSError, ValueError, EOFError):  # paramiko raises EOFError where the client has gone
         while data := read(CHUNK):
             write(data)
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, EOFError):
         close()
 
 
