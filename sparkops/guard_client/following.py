@@ -58,11 +58,16 @@ class Following:
             ending = settled(state.journal, accepted.intent, accepted.trouble) or self._stuck(state)
             if ending is not None:
                 # Events between the two requests. The journal is on disk a moment before the event of a swap's end.
-                last = self._report_events(last, 0.0 if ending.mode else POLL_S)
-            ending = next((stated for event in self.events if (stated := of_event(event))), ending)
+                awaited = accepted.intent and not ending.mode and self._stated() is None
+                self._report_events(last, POLL_S if awaited else 0.0)
+            ending = self._stated() or ending
             if ending:
                 return ending if ending.seconds else replace(ending, seconds=phase_seconds(self.events))
         raise interrupted(self.service)
+
+    def _stated(self) -> Ending | None:
+        """Return the ending that an event states; None before it."""
+        return next((stated for event in self.events if (stated := of_event(event))), None)
 
     def _stuck(self, state: ServiceState) -> Ending | None:
         """Return the ending if the leader cannot continue. A restarted leader continues within seconds."""
