@@ -64,4 +64,6 @@ def order(nodeid: str) -> int:
     )
     if group(nodeid) in longest:
         return longest.index(group(nodeid))
-    return len(longest) + (2 if group(nodeid) == nodeid else nodeid.startswith(CRASH))
+    if group(nodeid) == nodeid:
+        return len(longest) + 2
+    return len(longest) + nodeid.startswith(CRASH)
