@@ -139,7 +139,8 @@ class StartLog:
         """Parse one line."""
         if self.fatal.search(line):
             return Reading(fatal=True)
-        percent = int(match["percent"]) if (match := self.percent.search(line)) else None
+        # A progress bar writes all its states into one line, with carriage returns between them.
+        percent = next((int(match["percent"]) for match in reversed([*self.percent.finditer(line)])), None)
         stage = next((stage for stage, marker in self.markers if marker.search(line)), None)
         return Reading(stage=Stage.WEIGHTS if percent is not None else stage, percent=percent)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from sparkops.config import opt_in
@@ -33,7 +35,7 @@ Loading safetensors checkpoint shards: 100% Completed | 2/2 [00:08<00:00,  4.10s
 [2026-11-26 20:00:45] INFO:     Uvicorn running on http://0.0.0.0:8001 (Press CTRL+C to quit)
 [2026-11-26 20:00:49] The server is fired up and ready to roll!
 """
-"""Lines with the format strings of SGLang 0.5.23; no start was captured."""
+"""Lines with the format strings of SGLang 0.5.23, with tuning and a draft, which the captured starts do not have."""
 FAILURE = """\
 [2026-11-26 20:00:21 TP0] Scheduler hit an exception: Traceback (most recent call last):
   File "/x/scheduler.py", line 6363, in run_scheduler_process
@@ -53,7 +55,11 @@ sglang:generation_tokens_total{is_streaming="false",model_name="q"} 20.0
 sglang:prompt_tokens_total{is_streaming="true",model_name="q"} 1000.0
 sglang:cached_tokens_total{cache_source="device",model_name="q"} 100.0
 """
-"""Names and labels of metrics_collector.py of 0.5.23; no page was captured."""
+"""Names and labels of metrics_collector.py of 0.5.23, while requests run."""
+
+
+Captured = Callable[[str], str]
+CUDA = "sglang-0.5.17-cuda-h200"
 
 
 def of(**serve: object) -> Recipe:
@@ -157,6 +163,72 @@ def test_a_failed_start_has_the_exception_and_its_cause() -> None:
     assert LOG.headline(lines) == lines[3]
     assert advice is not None
     assert advice.cause == "mem-fraction-static leaves no room for a KV cache beside the weights"
+
+
+@pytest.mark.parametrize("log", ["start-cold", "tp2-rank0", "tp2-rank1"])
+def test_a_captured_start_goes_through_its_stages_in_order(captured: Captured, log: str) -> None:
+    readings = [LOG.read(line) for line in captured(f"{CUDA}-{log}.log").splitlines(keepends=True)]
+    stage, reached = Stage.STARTING, []
+    for reading in readings:
+        assert not reading.fatal
+        if reading.stage and reading.stage.follows(stage):
+            stage = reading.stage
+            reached.append(stage)
+
+    joining = [] if log == "start-cold" else [Stage.JOINING]
+    served = [] if log == "tp2-rank1" else [Stage.OPENING, Stage.SERVING]
+    loaded = [Stage.WEIGHTS, Stage.COMPILING, Stage.KV_CACHE, Stage.GRAPHS, Stage.WARMING]
+    assert reached == [*joining, *loaded, *served]
+
+
+@pytest.mark.parametrize(
+    ("log", "headline", "cause"),
+    [
+        (
+            "cuda-h200-no-kv-cache",
+            "ValueError: Loaded weights leave no GPU memory for the KV cache",
+            "mem-fraction-static leaves no room for a KV cache beside the weights",
+        ),
+        (
+            "cuda-h200-out-of-memory",
+            "torch.OutOfMemoryError: CUDA out of memory.",
+            "an allocation of 2.17 GiB failed: 8.31 MiB of the GPU's 139.80 GiB were free",
+        ),
+        ("cuda-h200-port-in-use", "ERROR:    [Errno 98]", "another program uses the port"),
+        (
+            "cuda-h200-context-too-long",
+            "ValueError: Warning: User-specified context_length (999999)",
+            "context-length 999999 is more than the model's 2048",
+        ),
+        ("unknown-argument", "", "this SGLang does not accept an argument of serve.args"),
+        (
+            "scheduler-killed",
+            "Subprocess scheduler_0 (pid=2043) crashed with exit code -9.",
+            "the process of rank 0 was killed with SIGKILL, most likely because the node's memory was full",
+        ),
+        ("cuda-h200-kernel-fails", "RuntimeError: Error in function 'BatchPrefillWithRaggedKVCacheDispatched'", ""),
+    ],
+)
+def test_a_captured_failure_has_its_error_and_its_cause(
+    captured: Captured, log: str, headline: str, cause: str
+) -> None:
+    lines = captured(f"sglang-0.5.17-{log}.log").splitlines()
+    advice = LOG.cause(lines)
+
+    assert LOG.headline(lines).startswith(headline)
+    assert (advice.cause if advice else "") == cause
+
+
+def test_a_progress_bar_in_one_line_has_its_last_state() -> None:
+    line = (
+        "Multi-thread loading shards:   0% Completed | 0/1 [00:00<?]\rMulti-thread loading shards: 100% Completed | 1/1"
+    )
+
+    assert LOG.read(line).percent == 100
+
+
+def test_the_figures_of_a_captured_page_are_read(captured: Captured) -> None:
+    assert metrics.parse(captured("sglang-0.5.17-metrics-after.txt")) == Load(0, 0, 967)
 
 
 def test_the_weights_of_the_model_are_read_and_not_those_of_its_draft() -> None:

@@ -163,19 +163,18 @@ def test_an_image_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[
 def test_a_start_that_fails_is_told_at_once_and_kept(
     nodes: RealFleet, sparkops: Cli, with_inventory: Callable[..., Cli], variant: Callable[..., Path], deployed: Any
 ) -> None:
-    """vLLM refuses an argument that it does not know and ends; its log stays on the node, and with its guard."""
+    """vLLM refuses a context that its parser accepts, and ends; its log stays on the node, and with its guard."""
     assert deployed
-    changes = {"service: tiny": "service: broken", "dtype: bfloat16": "no-such-argument: true"}
-    changes |= {"  args:": "  allow: [no-such-argument]\n  args:"}
+    changes = {"service: tiny": "service: broken", "max-model-len: 1024": "max-model-len: 4096"}
     with_devices = with_inventory(lambda data: data["nodes"]["node-2"].update(DEVICES))
     failed = with_devices("deploy", variant({**changes, "port: 8000": "port: 8100"}), "--node", "node-2")
     assert failed.code == 1
-    assert "its process exited with code 2 (stage: starting)" in failed.err
-    assert "likely cause: this vLLM does not accept an argument of serve.args" in failed.err
+    assert "its process exited with code 1 (stage: starting)" in failed.err
+    assert "likely cause: max-model-len 4096 is more than the model's 2048" in failed.err
     assert "next: sparkops history broken" in failed.err
     on_node = {node.name: node for node in nodes.nodes}
-    assert "unrecognized arguments" in saved(sparkops, "broken", on_node, "log.txt")
-    assert "unrecognized arguments" in sparkops("logs", "broken", "--node", "node-2").out
+    assert "greater than the derived max_model_len" in saved(sparkops, "broken", on_node, "log.txt")
+    assert "greater than the derived max_model_len" in sparkops("logs", "broken", "--node", "node-2").out
     row = next(service for service in sparkops("status", "--json").json["services"] if service["name"] == "broken")
     (rank,) = row["replicas"][0]["ranks"]
     assert (row["state"], rank["state"]) == ("failed", "exited")

@@ -103,6 +103,13 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
             "Lower max-model-len in serve.args, or raise gpu-memory-utilization so that it reserves 7.50 GiB more.",
         ),
         (
+            "  Value error, User-specified max_model_len (4096) is greater than the derived max_model_len "
+            "(max_position_embeddings=2048 or model_max_length=None in model's config.json). To allow overriding this",
+            "max-model-len 4096 is more than the model's 2048",
+            "Lower max-model-len in serve.args, or set VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 in serve.env to extend the "
+            "context.",
+        ),
+        (
             f"{NO_BLOCKS} when initializing",
             "gpu-memory-utilization reserves less than the model needs without a KV cache",
             "Raise gpu-memory-utilization in serve.args; or lower max-num-batched-tokens or max-num-seqs.",

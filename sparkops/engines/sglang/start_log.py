@@ -1,4 +1,4 @@
-"""The phrases of SGLang's log of a start, from the format strings of 0.5.23; no start was captured."""
+"""The phrases of SGLang's log of a start: the format strings of 0.5.23, and starts of 0.5.17 in tests/captured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHARDS = re.compile(
 FATAL = re.compile(
     r"(Scheduler|DetokenizerManager|TokenizerManager|DataParallelController) hit an exception"
     r"|Received sigquit from a child process|SIGQUIT received\.|Initialization failed\."
-    r"|scheduler died during initialization"
+    r"|scheduler died during initialization|Subprocess \w+ \(pid=\d+\) crashed with exit code"
     r"|Capture cuda graph failed|CUDA out of memory|NV_ERR_NO_MEMORY|Not enough memory\. Please try to increase"
     r"|illegal instruction|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use"
 )
@@ -44,6 +44,7 @@ TAKE_LESS = (
     "Lower mem-fraction-static, chunked-prefill-size, cuda-graph-max-bs-decode or max-running-requests in serve.args, "
     "or free memory on the node."
 )
+KILLED = "the process of rank {} was killed with SIGKILL, most likely because the node's memory was full"
 CAUSES: tuple[Cause, ...] = (
     known_cause(
         r"[Aa]ddress already in use|[Pp]ort \d+ is (?:already )?in use",
@@ -51,7 +52,7 @@ CAUSES: tuple[Cause, ...] = (
         "Find it with `ss -ltnp` on the node and stop it, or change serve.port.",
     ),
     known_cause(
-        r"Not enough memory\. Please try to increase --mem-fraction-static",
+        r"Not enough memory\. Please try to increase --mem-fraction|weights leave no GPU memory for the KV cache",
         "mem-fraction-static leaves no room for a KV cache beside the weights",
         "Raise mem-fraction-static in serve.args, or use a smaller model or more nodes.",
     ),
@@ -63,7 +64,12 @@ CAUSES: tuple[Cause, ...] = (
     *out_of_gpu_memory(TAKE_LESS),
     known_cause(
         r"Rank (\d+) scheduler died during initialization \(exit code: -9\)",
-        "the process of rank {} was killed with SIGKILL, most likely because the node's memory was full",
+        KILLED,
+        TAKE_LESS,
+    ),
+    known_cause(
+        r"Subprocess scheduler_(\d+) \(pid=\d+\) crashed with exit code -9",
+        KILLED,
         TAKE_LESS,
     ),
     known_cause(

@@ -61,6 +61,11 @@ CAUSES: tuple[Cause, ...] = (
         ),
         _too_little_free,
     ),
+    known_cause(
+        r"max_model_len \((\d+)\) is greater than the derived max_model_len \(\w+=([\d.]+)",
+        "max-model-len {0} is more than the model's {1}",
+        "Lower max-model-len in serve.args, or set VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 in serve.env to extend the context.",
+    ),
     (
         (
             r"max seq len \((\d+)\), \(([\d.]+) GiB KV cache is needed, which is larger than the available KV cache "
