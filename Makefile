@@ -7,7 +7,7 @@ BIN := .venv/bin
 READY := .venv/ready
 # With several fleets on two cores a test may time out. Failed tests run once more alone; both results are printed.
 ALONE := $(BIN)/pytest --last-failed --last-failed-no-failures none
-FIRST := TEST_FLEET_ROOT=$(CURDIR)/.fleet/gw0
+FIRST := PYTEST_XDIST_WORKER=gw0
 ON_NODES := "(fleet or vllm) and not matrix"
 
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.

@@ -66,7 +66,7 @@ WHOLE_FILE = "\npytestmark = pytest.mark.local"
 """How a file marks all its tests."""
 
 settings.register_profile("unit", deadline=None, max_examples=5)
-settings.register_profile("thorough", deadline=None, max_examples=30)
+settings.register_profile("thorough", deadline=None, max_examples=10)
 settings.register_profile("fuzz", deadline=None, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "unit"))
 

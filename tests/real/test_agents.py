@@ -289,6 +289,7 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
     assert pair.images(OTHER).count("sparkops/guard:") == 1
 
 
+@pytest.mark.matrix
 def test_p6_agents_do_not_change_while_a_service_does(pair: Pair) -> None:
     before, other = pair.ids(), other_guard(pair, guard__operator_socket=SOCKET + b"# yet another version\n")
     nodes = {**pair.fleet.nodes, "lost": pair.fleet.nodes[OTHER]}  # a node of the inventory that nothing connects to

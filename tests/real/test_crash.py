@@ -92,13 +92,12 @@ class Case:
 
 MODES = (Mode.ACROSS, Mode.BESIDE, Mode.IN_PLACE)
 BLUES = ("node-2", "node-1")
-# Every mode, with a fault of the client, of a guard and of a node; `make matrix` tries all faults in every phase.
+# A fault of the client in place, and one of a node; `make matrix` tries all faults in every phase.
 CHOSEN = [
     Case(fault, node, Moment(mode, phase, blue))
     for fault, node, mode, phase, blue in (
-        (power_fails, "node-2", Mode.ACROSS, Phase.VERIFY, "node-1"),
-        (cli_is_killed, GATEWAY, Mode.BESIDE, Phase.SWITCH, "node-2"),
-        (guard_dies, "node-1", Mode.IN_PLACE, Phase.QUIESCE, "node-2"),
+        (power_fails, "node-2", Mode.ACROSS, Phase.VERIFY, "node-2"),
+        (cli_is_killed, GATEWAY, Mode.IN_PLACE, Phase.QUIESCE, "node-1"),
     )
 ]
 

@@ -99,6 +99,7 @@ def test_a_node_that_has_become_slow_is_not_returned_to_and_both_figures_are_sho
     nothing_failed(load)
 
 
+@pytest.mark.matrix
 def test_what_fits_on_no_other_node_is_refused_with_the_arithmetic_and_stopped_on_request(lent: Service) -> None:
     closed = lent.cli("node", "cordon", "node-1")
     assert closed.code == 0, closed.err

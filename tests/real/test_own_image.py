@@ -198,6 +198,7 @@ def test_a_digest_that_the_registry_does_not_have_is_the_error(sparkops: Cli, ow
     assert "not found" in failed.err
 
 
+@pytest.mark.matrix
 def test_a_registry_with_a_login_takes_that_of_the_ssh_user(
     sparkops: Cli, engine: str, registry: Registry, owners: Callable[[str], Path], nodes: RealFleet
 ) -> None:

@@ -28,7 +28,6 @@ from sparkops.render.context import Context
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.package_index import package_index
-from tests.real.cases import some
 from tests.real.evidence import saved
 from tests.real.program import Cli, Ran
 from tests.real.service import GATEWAY, Service, wait_for, write_inventory
@@ -196,7 +195,8 @@ def send(node: FleetNode, note: str) -> None:
     node.exec("docker", "rmi", "noted")
 
 
-@pytest.mark.parametrize("ends", some(["well", "badly"], "well"))
+@pytest.mark.matrix
+@pytest.mark.parametrize("ends", ["well", "badly"])
 def test_a_build_keeps_the_credentials_of_the_package_index_nowhere(
     nodes: RealFleet, fleet: Fleet, tmp_path: Path, ends: str
 ) -> None:
