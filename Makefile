@@ -84,7 +84,7 @@ fleet-down: $(READY)  ## remove the nodes with their data
 swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 	@$(BIN)/python -m tests.swaps
 
-matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 fleets of two nodes; takes two hours
+matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 fleets of two nodes; takes more than two hours
 	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv
 
 clients: $(READY)  ## Open WebUI, OpenCode, Continue and LiteLLM from their package registries; each asks a question
