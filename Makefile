@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 NODES ?= 2
-FLEETS ?= 4
+FLEETS ?= 3
 BIN := .venv/bin
 READY := .venv/ready
 # With several fleets on two cores a test may time out. Failed tests run once more alone; both results are printed.
@@ -71,7 +71,7 @@ images: $(READY)
 	@$(FIRST) $(BIN)/python -m tests.fleet up
 	@$(BIN)/sparkops --inventory .fleet/gw0/.fleet/inventory.yaml build recipes/tiny-qwen3-cpu.yaml --once
 
-nodes: $(READY)  ## every test on real nodes, on FLEETS=4 fleets of two nodes
+nodes: $(READY)  ## every test on real nodes, on FLEETS=3 fleets of two nodes
 	@$(BIN)/pytest -m $(ON_NODES) --numprocesses $(FLEETS) --durations 60 \
 	  || $(FIRST) $(ALONE) -m $(ON_NODES)
 
@@ -84,7 +84,7 @@ fleet-down: $(READY)  ## remove the nodes with their data
 swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 	@$(BIN)/python -m tests.swaps
 
-matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=4 fleets of two nodes; takes more than two hours
+matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=3 fleets of two nodes; takes more than two hours
 	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv
 
 clients: $(READY)  ## Open WebUI, OpenCode, Continue and LiteLLM from their package registries; each asks a question

@@ -40,9 +40,6 @@ class Fleet:
     prepared: bool = WORKER not in (None, "gw1")
     """Whether agents are built on bases that have their packages. One fleet of `make test` installs them itself: not
     the first one, whose tests of the real vLLM take longest."""
-    cpu_shares: int = 4096 if WORKER == "gw0" else 1024
-    """Of each node, beside those of other fleets: the tests of the real vLLM decide when `make test` ends, and Ray
-    waits 30 s for its own processes, however busy the machine is."""
 
     @classmethod
     def up(cls, nodes: int = 2, *, root: Path = ROOT, **more: Any) -> Fleet:
@@ -191,7 +188,7 @@ class Fleet:
         run_for_all(lambda number: self.start_node(number, subnet), range(1, self.size + 1))
 
     def start_node(self, number: int, subnet: IPv4Network) -> None:
-        given = (f"--cpu-shares={self.cpu_shares}", *(self.options[number - 1] if self.options else ()))
+        given = self.options[number - 1] if self.options else ()
         address = str(subnet[network.FIRST_NODE + number - 1])
         host = Host(f"node-{number}", address, options=given, store=self.store)
         node = FleetNode(host.name, host.address, self.name)
