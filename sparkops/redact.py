@@ -28,7 +28,21 @@ KEYS = frozenset(
 """Words that make a secret of a following `key`."""
 NO_SECRET = frozenset(
     {
-        *("budget", "budgets", "dir", "directory", "file", "id", "ids", "length", "limit", "name", "path", "py"),
+        *(
+            "allocator",
+            "budget",
+            "budgets",
+            "dir",
+            "directory",
+            "file",
+            "id",
+            "ids",
+            "length",
+            "limit",
+            "name",
+            "path",
+            "py",
+        ),
         *("threshold", "type", "url"),
     }
 )
@@ -149,12 +163,17 @@ def _script(text: str) -> str:
 def _value(match: re.Match[str]) -> str:
     before = match.string[max(match.start() - 4, 0) : match.start()]
     of_text = TOKENIZER.fullmatch(f"{before}{match['name']} {match['value']}")
-    secret = names_secret(match["name"].lstrip("-")) and not of_text
+    counted = before.endswith("#") and COUNT.fullmatch(match["value"])
+    secret = names_secret(match["name"].lstrip("-")) and not (of_text or counted or UNSET.fullmatch(match["value"]))
     return f"{match['name']}{match['mark']}{HIDDEN}" if secret else match[0]
 
 
 TOKENIZER = re.compile(r"\s?(?:BOS|EOS|EOT|EOG|UNK|PAD|SEP|LF) token \d{1,6}")
 """A token of a tokenizer, as in llama.cpp's `EOS token = 2`: vocabularies have fewer than a million."""
+COUNT = re.compile(r"\d+,?")
+"""Of pieces of text, behind a number sign, as in SGLang's `#new-token: 9,`."""
+UNSET = re.compile(r"None[,)]*")
+"""As in the arguments that SGLang prints: `api_key=None, admin_api_key=None)`."""
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 

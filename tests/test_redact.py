@@ -168,6 +168,13 @@ def test_a_token_of_a_tokenizer_is_none_of_a_hub() -> None:
     assert document("OTP token = 123456") == "OTP token = ***"
 
 
+def test_a_count_and_what_is_not_set_are_no_secrets() -> None:
+    line = "Prefill batch, #new-token: 9, #cached-token: 0, Args(api_key=None, admin_api_key=None)"
+
+    assert document(line) == line
+    assert document("#hf-token: k9, api_key=None1 api_key=9") == "#hf-token: *** api_key=*** api_key=***"
+
+
 @pytest.mark.parametrize("header", ["Cookie: a=k1; b=k2", "Set-Cookie: a=k1; Path=/", "Proxy-Authorization: Basic k1"])
 def test_a_header_with_a_secret_is_hidden_to_its_end(header: str) -> None:
     assert document(header) == f"{header.partition(' ')[0]} ***"
