@@ -72,6 +72,16 @@ def rank(recipe: Recipe, index: int = 0) -> Rank:
     return Rank(Release(recipe, INPUTS), Slot.BLUE, f"n{index}", index)
 
 
+def stages(log: str) -> list[Stage]:
+    """Return the stages that a start reaches, none of whose lines is fatal."""
+    reached = [Stage.STARTING]
+    for reading in map(LOG.read, log.split("\n")):
+        assert not reading.fatal
+        if reading.stage and reading.stage.follows(reached[-1]):
+            reached.append(reading.stage)
+    return reached[1:]
+
+
 def test_its_container_starts_its_server_with_its_own_flags() -> None:
     args = {"context-length": 4096, "disable-radix-cache": True, "cuda-graph-bs-decode": [1, 2]}
     argv = commands.create(rank(of(args=args)), node(), "sha256:0", jobs=1).argv
@@ -141,14 +151,7 @@ def test_no_flag_is_both_harmless_and_not() -> None:
 
 
 def test_a_start_goes_through_its_stages_in_order() -> None:
-    stage, reached = Stage.STARTING, []
-    for reading in map(LOG.read, START.splitlines()):
-        if reading.stage and reading.stage.follows(stage):
-            stage = reading.stage
-            reached.append(stage)
-        assert not reading.fatal
-
-    assert reached == [
+    assert stages(START) == [
         *(Stage.WEIGHTS, Stage.COMPILING, Stage.KV_CACHE, Stage.TUNING, Stage.GRAPHS, Stage.WARMING),
         *(Stage.OPENING, Stage.SERVING),
     ]
@@ -167,18 +170,10 @@ def test_a_failed_start_has_the_exception_and_its_cause() -> None:
 
 @pytest.mark.parametrize("log", ["start-cold", "tp2-rank0", "tp2-rank1"])
 def test_a_captured_start_goes_through_its_stages_in_order(captured: Captured, log: str) -> None:
-    readings = [LOG.read(line) for line in captured(f"{CUDA}-{log}.log").splitlines(keepends=True)]
-    stage, reached = Stage.STARTING, []
-    for reading in readings:
-        assert not reading.fatal
-        if reading.stage and reading.stage.follows(stage):
-            stage = reading.stage
-            reached.append(stage)
-
     joining = [] if log == "start-cold" else [Stage.JOINING]
     served = [] if log == "tp2-rank1" else [Stage.OPENING, Stage.SERVING]
     loaded = [Stage.WEIGHTS, Stage.COMPILING, Stage.KV_CACHE, Stage.GRAPHS, Stage.WARMING]
-    assert reached == [*joining, *loaded, *served]
+    assert stages(captured(f"{CUDA}-{log}.log")) == [*joining, *loaded, *served]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ CHOSEN = [
 def cases() -> Iterator[Case]:
     """Every fault in every phase of every mode: at the node of the service, and at the other one.
 
-    Which of them has the gateway changes from phase to phase: to try both in each phase took three hours. Across, where
+    Which of them has the gateway changes from phase to phase: both in each phase would take three hours. Across, where
     each swap moves the service, it changes from fault to fault as well, so that a case begins where the last one has
     left the service.
     """

@@ -44,7 +44,6 @@ TAKE_LESS = (
     "Lower mem-fraction-static, chunked-prefill-size, cuda-graph-max-bs-decode or max-running-requests in serve.args, "
     "or free memory on the node."
 )
-KILLED = "the process of rank {} was killed with SIGKILL, most likely because the node's memory was full"
 CAUSES: tuple[Cause, ...] = (
     known_cause(
         r"[Aa]ddress already in use|[Pp]ort \d+ is (?:already )?in use",
@@ -63,13 +62,9 @@ CAUSES: tuple[Cause, ...] = (
     ),
     *out_of_gpu_memory(TAKE_LESS),
     known_cause(
-        r"Rank (\d+) scheduler died during initialization \(exit code: -9\)",
-        KILLED,
-        TAKE_LESS,
-    ),
-    known_cause(
-        r"Subprocess scheduler_(\d+) \(pid=\d+\) crashed with exit code -9",
-        KILLED,
+        r"(?:Rank |Subprocess scheduler_)(\d+) "
+        r"(?:scheduler died during initialization \(exit code: -9\)|\(pid=\d+\) crashed with exit code -9)",
+        "the process of rank {} was killed with SIGKILL, most likely because the node's memory was full",
         TAKE_LESS,
     ),
     known_cause(
