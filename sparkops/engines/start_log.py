@@ -96,6 +96,32 @@ def out_of_gpu_memory(step: str) -> tuple[Cause, Cause]:
     )
 
 
+def refused_arguments(engine: str, other: str) -> tuple[Cause, Cause]:
+    """Return the causes where argparse refuses an argument or its value. `other`: what to do but remove it."""
+    return (
+        known_cause(
+            r"unrecognized arguments: (.+)",
+            f"this {engine} does not accept an argument of serve.args",
+            f"Remove {{}} from serve.args, or {other}.",
+        ),
+        known_cause(
+            r": error: argument (-[^\s/:]+)",
+            f"this {engine} does not accept the value of {{}}",
+            "Correct it in serve.args.",
+        ),
+    )
+
+
+ARGUMENTS_REFUSED = r"^\w[\w. ]*: error: (?:argument |unrecognized arguments: |the following arguments )"
+"""The last line of argparse."""
+
+
+def no_gpu(pattern: str) -> Cause:
+    """Return the cause where an engine finds no GPU."""
+    step = "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`."
+    return known_cause(pattern, "the container has no GPU", step)
+
+
 DISK_FULL = known_cause(
     r"No space left on device", "the node's disk is full", "Free space on the node: sparkops prune; docker system df"
 )

@@ -195,7 +195,17 @@ def test_a_captured_start_goes_through_its_stages_in_order(captured: Captured, l
             "ValueError: Warning: User-specified context_length (999999)",
             "context-length 999999 is more than the model's 2048",
         ),
-        ("unknown-argument", "", "this SGLang does not accept an argument of serve.args"),
+        (
+            "unknown-argument",
+            "sglang serve: error: unrecognized arguments: ",
+            "this SGLang does not accept an argument of serve.args",
+        ),
+        (
+            "unknown-value",
+            "sglang serve: error: argument --attention-backend: invalid choice: 'no-such-backend'",
+            "this SGLang does not accept the value of --attention-backend",
+        ),
+        ("no-gpu", "RuntimeError: No accelerator (CUDA, XPU,", "the container has no GPU"),
         (
             "scheduler-killed",
             "Subprocess scheduler_0 (pid=2043) crashed with exit code -9.",

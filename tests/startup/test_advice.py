@@ -121,6 +121,11 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
             "Remove --foo from serve.args, or build a vLLM that accepts it.",
         ),
         (
+            "vllm serve: error: argument --tensor-parallel-size/-tp: invalid int value: 'two'",
+            "this vLLM does not accept the value of --tensor-parallel-size",
+            "Correct it in serve.args.",
+        ),
+        (
             "ValueError: Insufficient space in /dev/shm to allocate 160 MB",
             "the container's shared memory is too small",
             "Raise serve.shm_gib in the recipe.",

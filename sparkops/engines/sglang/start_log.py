@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 
-from sparkops.engines.start_log import DISK_FULL, Cause, Stage, StartLog, known_cause, out_of_gpu_memory
+from sparkops.engines.start_log import (
+    ARGUMENTS_REFUSED,
+    DISK_FULL,
+    Cause,
+    Stage,
+    StartLog,
+    known_cause,
+    no_gpu,
+    out_of_gpu_memory,
+    refused_arguments,
+)
 
 # In sglang/srt: entrypoints/engine.py and http_server.py, model_executor/model_runner.py, model_executor/
 # model_runner_components/cuda_graph_setup.py, model_executor/runner/flashinfer_autotune.py, mem_cache/
@@ -32,7 +42,8 @@ FATAL = re.compile(
     r"|Received sigquit from a child process|SIGQUIT received\.|Initialization failed\."
     r"|scheduler died during initialization|Subprocess \w+ \(pid=\d+\) crashed with exit code"
     r"|Capture cuda graph failed|CUDA out of memory|NV_ERR_NO_MEMORY|Not enough memory\. Please try to increase"
-    r"|illegal instruction|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use"
+    r"|illegal instruction|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use|"
+    + ARGUMENTS_REFUSED
 )
 PREFIX = re.compile(r"\[[\d-]+ [\d:.]+[^]]*\] ?")
 """Time and rank: `[%(asctime)s{prefix}]` of configure_logger in sglang/srt/utils/common.py."""
@@ -82,11 +93,9 @@ CAUSES: tuple[Cause, ...] = (
         "the image has no code for this GPU, or was built for a newer CUDA than the node's driver supports",
         "Use an image for GB10 (sm_121), or update the driver.",
     ),
-    known_cause(
-        r"unrecognized arguments: (.+)",
-        "this SGLang does not accept an argument of serve.args",
-        "Remove {} from serve.args, or use an image whose SGLang accepts it.",
-    ),
+    # get_device in srt/utils/common.py
+    no_gpu(r"No accelerator \([^)]*\) or platform plugin is available"),
+    *refused_arguments("SGLang", "use an image whose SGLang accepts it"),
     DISK_FULL,
     known_cause(
         r"ModuleNotFoundError: No module named '([\w.]+)'",

@@ -9,7 +9,15 @@ from __future__ import annotations
 import math
 import re
 
-from sparkops.engines.start_log import DISK_FULL, Advice, Cause, known_cause, out_of_gpu_memory
+from sparkops.engines.start_log import (
+    DISK_FULL,
+    Advice,
+    Cause,
+    known_cause,
+    no_gpu,
+    out_of_gpu_memory,
+    refused_arguments,
+)
 
 TAKE_LESS = (
     "Lower gpu-memory-utilization (or kv-cache-memory-bytes), max-num-batched-tokens or max-num-seqs in serve.args, "
@@ -78,21 +86,13 @@ CAUSES: tuple[Cause, ...] = (
         _no_cache,
     ),
     *out_of_gpu_memory(TAKE_LESS),
-    known_cause(
-        r"Failed to infer device type",
-        "the container has no GPU",
-        "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`.",
-    ),
+    no_gpu(r"Failed to infer device type"),
     known_cause(
         r"Unsupported ?PTX|cudaErrorUnsupportedPtxVersion",
         "the image was built for a newer CUDA than the node's driver supports",
         "Pin an older CUDA build in the recipe, or update the driver.",
     ),
-    known_cause(
-        r"unrecognized arguments: (.+)",
-        "this vLLM does not accept an argument of serve.args",
-        "Remove {} from serve.args, or build a vLLM that accepts it.",
-    ),
+    *refused_arguments("vLLM", "build a vLLM that accepts it"),
     DISK_FULL,
     # cuda-python up to 12.6 has its own cuda/bindings, which overwrite those of cuda-bindings.
     known_cause(

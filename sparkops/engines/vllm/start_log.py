@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sparkops.engines.start_log import Stage, StartLog
+from sparkops.engines.start_log import ARGUMENTS_REFUSED, Stage, StartLog
 from sparkops.engines.vllm.causes import CAUSES
 
 # Phrases of vLLM 0.17 to 0.32, of both model runners; tests/captured has complete logs of 0.23 and 0.32. Shorter
@@ -46,7 +46,7 @@ FATAL = re.compile(
     r"(EngineCore|WorkerProc) (failed|encountered a fatal error)|CUDA out of memory|NV_ERR_NO_MEMORY"
     r"|Error in memory profiling|No available memory for the cache blocks|illegal instruction"
     r"|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use(?!\. Retrying)"
-    r"|Engine core initialization failed"
+    r"|Engine core initialization failed|" + ARGUMENTS_REFUSED
 )
 # Prefixes of error lines by vLLM, Ray and torch: the name of the process, in color from Ray.
 PREFIX = re.compile(
