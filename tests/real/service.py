@@ -178,10 +178,10 @@ def unused() -> str:
 
 
 def nothing_failed(load: Traffic) -> None:
-    """Holds that a load, of which there was enough, had only good answers."""
+    """Holds that a load, which has waited for enough answers, had only good ones, of both kinds."""
     report = load.report()
     assert report.failures == {}, report.examples
-    assert (report.refusals, report.streams > 20, report.shorts > 100) == (0, True, True), report
+    assert (report.refusals, report.streams > 0, report.shorts > 50) == (0, True, True), report
 
 
 def wait_for(true: Callable[[], Any], patience_s: float = PATIENCE_S, pause_s: float = 0.2) -> Any:
