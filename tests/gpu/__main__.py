@@ -16,10 +16,10 @@ from tests.gpu.options import Options
 PARTS = {1: ("one", "failures", "research"), 2: ("one", "failures", "research", "two")}
 HELP = {
     "name": "name of the report, docs/evidence/gpu-NAME.md",
-    "recipe": "recipe of tests/gpu/recipes for one node: gpu-tiny (vLLM 0.23.0) or gpu-tiny-0.33",
+    "recipe": "recipe of tests/gpu/recipes for one node: gpu-tiny (vLLM 0.23.0), gpu-tiny-0.33 or gpu-tiny-sglang",
     "wheels": "directory of wheels, in place of the package index",
     "debian": "tar of a Debian trixie root with the packages of nodes, gateway and guard",
-    "base": "tar of the CUDA base image, from docker save",
+    "base": "tar of the image that the recipe builds on, from docker save",
     "reach": "how the GPU reaches containers: runtime, cdi or devices; else the first that works",
     "logs": "directory for outputs and logs",
 }

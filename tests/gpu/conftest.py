@@ -136,7 +136,7 @@ def built(lab: Lab) -> str:
     """The tag of the CUDA image, which passed its gate."""
     result = lab.run("build the CUDA image", "build", str(lab.recipe), "--json", timeout=3600).json
     lab.evidence.fact("image size", docker("image", "inspect", "--format", "{{.Size}} bytes", result["tag"]))
-    for package in ("vllm", "torch", "transformers"):
+    for package in (lab.engine, "torch", "transformers"):
         show = f"from importlib.metadata import version; print(version('{package}'))"
         shown = docker("run", "--rm", "--network=none", "--entrypoint=python", result["tag"], "-c", show)
         lab.evidence.fact(package, shown)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import requests
 
+from sparkops.config import recipe_file
 from sparkops.traffic.generator import Traffic
 from tests.gpu.evidence import Evidence
 from tests.real.program import Cli, Ran
@@ -101,6 +102,11 @@ class Lab:
         for node, name in newest.items():
             log = self.nodes[node]("logs", "--timestamps", name, both=True)
             self.evidence.keep(f"{slug(title)}-{node}.log", log)
+
+    @property
+    def engine(self) -> str:
+        """The engine of the recipe."""
+        return recipe_file.load(self.recipe).engine
 
     @property
     def url(self) -> str:

@@ -12,7 +12,7 @@ from tests.gpu import machine
 from tests.gpu.lab import Lab
 
 pytestmark = pytest.mark.gpu
-QUICK = {"args.enforce-eager": "true"}
+QUICK = {"vllm": {"args.enforce-eager": "true"}, "sglang": {"args.disable-cuda-graph": "true"}}
 FAILED, REFUSED = 1, 5
 
 
@@ -24,6 +24,7 @@ class Failure:
     settings: dict[str, str]
     says: str
     code: int = FAILED
+    engine: str = "vllm"
 
 
 FAILURES = (
@@ -37,16 +38,45 @@ FAILURES = (
     # 8 MiB of an H100, where 0.4 GiB were enough to serve.
     Failure("less than the model itself takes", {"args.gpu-memory-utilization": "0.0001"}, "without a KV cache"),
     Failure("a window larger than the cache", {"args.kv-cache-memory-bytes": "256K"}, "max-model-len 1024 needs"),
+    Failure(
+        "more of the GPU than the recipe claims",
+        {"args.mem-fraction-static": "0.97"},
+        "less than the engine can take",
+        REFUSED,
+        "sglang",
+    ),
+    Failure(
+        "less than the model itself takes",
+        {"args.mem-fraction-static": "0.0001"},
+        "leaves no room for a KV cache beside the weights",
+        engine="sglang",
+    ),
+    Failure(
+        "a context larger than the model's",
+        {"args.context-length": "100000"},
+        "is more than the model's",
+        engine="sglang",
+    ),
+    Failure(
+        "an argument with a value that the engine does not know",
+        {"args.attention-backend": "no-such-backend"},
+        "does not accept the value of --attention-backend",
+        engine="sglang",
+    ),
 )
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.title)
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: f"{failure.engine}: {failure.title}")
 def test_a_start_that_fails_leaves_the_release_that_serves(serving: Lab, failure: Failure) -> None:
+    if failure.engine != serving.engine:
+        pytest.skip(f"a failure of {failure.engine}")
     fails(serving, failure)
 
 
 def test_a_kv_cache_that_leaves_nothing_for_the_rest_of_the_engine_is_refused(serving: Lab) -> None:
     """All that is free but 0.2 GiB, and a claim as large, which leaves nothing for what is outside the budget."""
+    if serving.engine != "vllm":
+        pytest.skip("another engine has no argument for the bytes of its KV cache")
     free_gib = machine.free_gib() - 0.2
     settings = {"args.kv-cache-memory-bytes": str(int(free_gib * GIB)), "memory.claim_gib": f"{free_gib:.3f}"}
     fails(serving, Failure("a KV cache of all that is free", settings, "outside its budget", REFUSED))
@@ -56,7 +86,7 @@ def fails(serving: Lab, failure: Failure) -> None:
     """Deploy what fails, under load. Raises AssertionError if the release that serves notices anything."""
     serving.settle()
     release = serving.check_answer("ask before")
-    change = {**QUICK, **failure.settings}
+    change = {**QUICK[serving.engine], **failure.settings}
     with serving.loaded(failure.title):
         failed = serving.deploy(failure.title, "--mode", "beside", change=change, code=failure.code)
 

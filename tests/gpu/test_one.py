@@ -12,6 +12,8 @@ from tests.real.service import wait_for
 
 pytestmark = pytest.mark.gpu
 RESTART_S = 180.0
+ON_GPU = {"vllm": "EngineCore", "sglang": "sglang::scheduler"}
+"""Title of the process that holds the GPU."""
 
 
 def test_a_second_build_has_nothing_to_do(lab: Lab, built: str) -> None:
@@ -39,7 +41,7 @@ def test_an_engine_whose_gpu_process_is_killed_serves_again_by_itself(serving: L
     ((node, container),) = serving.live()
     with serving.evidence.step("kill -9 of the process on the GPU"):
         rows = serving.nodes[node]("top", container, "-eo", "pid,args").splitlines()
-        (pid,) = [row.split()[0] for row in rows if "EngineCore" in row]
+        (pid,) = [row.split()[0] for row in rows if ON_GPU[serving.engine] in row]
         run("kill", "-9", pid)
         wait_for(lambda: not serving.answers(), 30)
     serving.answers_again("the guard restarts the engine, no other release is warm", RESTART_S)

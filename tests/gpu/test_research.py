@@ -12,6 +12,15 @@ from tests.gpu import models
 from tests.gpu.lab import Lab
 
 pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def vllm(lab: Lab) -> None:
+    """Skip for another engine."""
+    if lab.engine != "vllm":
+        pytest.skip("these are arguments and verbs of vLLM")
+
+
 PRELOAD = "`vllm preload` needs vLLM 0.31, which requires torch 2.13.0 and FlashInfer 0.7.0"
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from sparkops.config import inventory
+from sparkops.config import inventory, recipe_file
 from sparkops.docker.commands import gpu as gpu_options
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.fleet import run_for_all
@@ -27,7 +29,8 @@ from tests.real.program import Cli
 from tests.real.service import wait_for
 
 pytestmark = pytest.mark.gpu
-BASE = "nvidia/cuda:13.0.2-devel-ubuntu24.04"
+PAIRS = {"vllm": "gpu-tp2.yaml", "sglang": "gpu-tp2-sglang.yaml"}
+"""The recipe over both nodes by engine of the recipe for one."""
 WARM_S = 20
 RETIRED_S = 60.0
 SETUP = """ln -sf /usr/local/nvidia/bin/nvidia-smi /usr/bin/nvidia-smi
@@ -36,28 +39,37 @@ ldconfig"""
 
 
 @pytest.fixture(scope="module")
-def nodes(debian: str, evidence: Evidence) -> RealFleet:
+def recipe(given: Options) -> Path:
+    """The recipe over both nodes."""
+    return RECIPES / PAIRS[recipe_file.load(RECIPES / f"{given.recipe}.yaml").engine]
+
+
+@pytest.fixture(scope="module")
+def nodes(debian: str, evidence: Evidence, recipe: Path) -> RealFleet:
     """Two nodes, each with one GPU, an engine and sshd of its own."""
     given = [machine.devices([number]) for number in range(2)]
     options = tuple(("--shm-size=16g", *gpu_options(config)) for config in given)
     with evidence.step("two nodes made of containers, one GPU each"):
         fleet = RealFleet.up(2, root=HOME, options=options, suites=(debian.split(":")[1].removesuffix("-slim"),))
-        run_for_all(_prepare, fleet.nodes)
+        run_for_all(partial(_prepare, recipe_file.load(recipe).image.parent), fleet.nodes)
     return fleet
 
 
-def _prepare(node: FleetNode) -> None:
-    """Let programs of the node find the driver, and builds the CUDA base image that this machine has."""
+def _prepare(parent: str, node: FleetNode) -> None:
+    """Let programs of the node find the driver, and builds the image in FROM, if this machine has it."""
     if machine.DRIVER.is_dir():
         node.exec("sh", "-ec", SETUP)
-    if docker("image", "ls", "--quiet", BASE):
-        pipe((client(), "save", BASE), (client(), "exec", "--interactive", node.container, "docker", "load"))
-    shown = node.exec("nvidia-smi", "--list-gpus")
+    if docker("image", "ls", "--quiet", parent):
+        pipe((client(), "save", parent), (client(), "exec", "--interactive", node.container, "docker", "load"))
+    # By Docker, as its engines are: `node.exec` is not bound to the devices of the container.
+    shown = docker("exec", node.container, "nvidia-smi", "--list-gpus")
     assert shown.count("GPU ") == 1, shown
 
 
 @pytest.fixture(scope="module")
-def pair(nodes: RealFleet, given: Options, index: int | None, gpus: tuple[Gpu, ...], evidence: Evidence) -> Lab:
+def pair(
+    nodes: RealFleet, recipe: Path, given: Options, index: int | None, gpus: tuple[Gpu, ...], evidence: Evidence
+) -> Lab:
     """The image on both nodes with the tiny model, and the recipe of a replica over both."""
     data = yaml.safe_load(nodes.inventory.read_text())
     data |= {"known_hosts": str(nodes.home / "known_hosts"), "gateway": {"node": "node-1"}}
@@ -72,7 +84,7 @@ def pair(nodes: RealFleet, given: Options, index: int | None, gpus: tuple[Gpu, .
     shells = {node.name: _client(node) for node in nodes.nodes}
     address = nodes.node("node-1").address
     settings = {**sized(gpus), "swap.keep_old_s": str(WARM_S)}
-    lab = Lab(cli, evidence, shells, RECIPES / "gpu-tp2.yaml", "gpu-tp2", 8500, address, settings)
+    lab = Lab(cli, evidence, shells, recipe, "gpu-tp2", 8500, address, settings)
     built = lab.run("build the CUDA image on both nodes", "build", str(lab.recipe), "--json", timeout=3600).json
     with evidence.step("train the tiny model in the image on both nodes"):
         for name in data["nodes"]:
@@ -91,6 +103,8 @@ def _client(node: FleetNode) -> Any:
 
 
 def test_ray_joins_two_gpus_and_mp_takes_over_beside_it_under_load(pair: Lab) -> None:
+    if pair.engine != "vllm":
+        pytest.skip("only vLLM joins its ranks by Ray")
     assert [row["transport"] for row in pair.doctor()["pairs"]] == ["TCP"]
     first = pair.deploy("TP=2 over two nodes with Ray")
     assert first.json["release"] == pair.check_answer("ask the Ray pair")
@@ -103,10 +117,24 @@ def test_ray_joins_two_gpus_and_mp_takes_over_beside_it_under_load(pair: Lab) ->
     assert first.json["release"] == pair.check_answer("ask the Ray pair again")
 
 
-def test_a_ray_pair_stops_and_is_shown_as_stopped(pair: Lab) -> None:
+def test_ranks_that_sglang_joins_itself_are_replaced_beside_under_load(pair: Lab) -> None:
+    if pair.engine != "sglang":
+        pytest.skip("of SGLang")
+    first = pair.deploy("TP=2 over two nodes")
+    assert first.json["release"] == pair.check_answer("ask the pair")
+    assert len(pair.live()) == 2
+    with pair.loaded("a pair beside the pair", rate=10, streams=2):
+        deployed = pair.deploy("a pair beside the pair", "--mode", "beside", change={"env.RELEASE": "two"})
+    assert deployed.json["release"] == pair.check_answer("ask the second pair")
+    with pair.loaded("back to the warm pair", rate=10, streams=2):
+        pair.run("roll back to the first pair", "rollback", pair.service)
+    assert first.json["release"] == pair.check_answer("ask the first pair again")
+
+
+def test_a_pair_stops_and_is_shown_as_stopped(pair: Lab) -> None:
     wait_for(lambda: pair.running() == len(pair.nodes), RETIRED_S)
     began_s = time.monotonic()
-    pair.run("stop the Ray pair", "stop", pair.service)
+    pair.run("stop the pair", "stop", pair.service)
     wait_for(lambda: not pair.running(), RETIRED_S)
     took_s = time.monotonic() - began_s
     pair.save("stopped pair")
