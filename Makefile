@@ -85,7 +85,7 @@ swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 	@$(BIN)/python -m tests.swaps
 
 matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=3 fleets of two nodes; takes more than two hours
-	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv
+	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv || $(FIRST) $(ALONE) -m matrix
 
 clients: $(READY)  ## Open WebUI, OpenCode, Continue and LiteLLM from their package registries; each asks a question
 	@$(BIN)/pytest tests/clients -m clients

@@ -196,13 +196,17 @@ class Jobs:
 
     def _unwatch(self, service: LocalService, container: str) -> None:
         with self.lock:
-            service.start(container).run.unwatch()
+            start = service.start(container)
+            start.run.unwatch()
+            start.progress = ""
 
     def _measure(self, service: LocalService, container: str, cancel: threading.Event) -> None:
         recipe, key = self._recipe(service, container), service.record.key(container)
         drop = service.start(container).dropped != key
         guard = self.engines.container(CONTAINER) if drop else None
-        measuring = Measuring(self.node, container, recipe, guard, not key, self._show(service, container), cancel)
+        measuring = Measuring(
+            self.node, container, recipe, guard, not key, self._show(service, container, cancel), cancel
+        )
         if drop:
             measuring.drop()
             service.start(container).dropped = key
@@ -240,7 +244,7 @@ class Jobs:
         spec = engine_spec.of(service.ranks[container])
         problem, files = "", dict[str, str]()
         if not spec.index and not (problem := self._taken(proven)):
-            report = smoke_runs.prove(self.node, proven, spec.parsed, self._show(service, container), cancel)
+            report = smoke_runs.prove(self.node, proven, spec.parsed, self._show(service, container, cancel), cancel)
             problem, files = report.failure, {"probe.json": json.dumps(report.as_json(), indent=2)}
             problem = self._taken(proven, passed=report.ok) or problem or self._slower(service, proven, report)
         problem = problem or self.engines.network_problem(proven, ray=spec.ray)
@@ -301,7 +305,7 @@ class Jobs:
             if health is Answer.YES:
                 return
             recipe = engine_spec.of(rank).parsed
-            forecast, show = self._forecast(recipe, container), self._show(service, container.name)
+            forecast, show = self._forecast(recipe, container), self._show(service, container.name, cancel)
             loaded = Loading(self.node, container, recipe, forecast, show, cancel, note, port).follow()
             if loaded:
                 self._loaded(service, container, run, recipe, loaded)
@@ -354,9 +358,10 @@ class Jobs:
             raise Interrupted(f"{container} is no longer ordered")
         return engine_spec.of(rank).parsed
 
-    def _show(self, service: LocalService, container: str) -> Callable[[str], None]:
+    def _show(self, service: LocalService, container: str, cancel: threading.Event) -> Callable[[str], None]:
         def show(text: str) -> None:
             with self.lock:
-                service.start(container).progress = text
+                if not cancel.is_set():
+                    service.start(container).progress = text
 
         return show

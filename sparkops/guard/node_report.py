@@ -94,6 +94,8 @@ class Sampler:
     def report(self) -> Facts:
         """Return what node_survey.survey returns, with the age of each engine's sample in seconds."""
         self._requested_s = self.clock()
+        # Journals before containers: an engine that the end of a swap has stopped would else run for nobody.
+        guard = node_survey.replies(self._reply, EVENTS_READ)
         inspects, docker, names = node_survey.containers(str(self._request["label"]))
         samples = self._renew(inspects, OLD_S)
         with self._mutex:
@@ -106,7 +108,7 @@ class Sampler:
             "containers": inspects,
             "engines": [{**sample.engine, "sampled_s": round(now_s - sample.at_s, 1)} for sample in samples],
             "gateway": gateway or node_survey.failure(node_survey.NO_CONTAINER + GATEWAY),
-            "guard": node_survey.replies(self._reply, EVENTS_READ),
+            "guard": guard,
         }
 
     def engines(self) -> tuple[list[Facts], list[Facts], Facts]:

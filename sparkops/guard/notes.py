@@ -107,7 +107,8 @@ class Notes:
 
     def save_evidence(self, service: LocalService, container: Container, why: str, files: Mapping[str, str]) -> None:
         """Save the evidence of a failure, and note it for `history`."""
-        text = f"{container.name}: {why.splitlines()[0]}"
+        first = why.splitlines()[0]
+        text = first if first.startswith(container.name) else f"{container.name}: {first}"
         try:
             saved = self._kept(service.name, container.release, container.name, files)
             event = {"kind": "evidence", "text": text, "node": self.engines.node.name, "lasting": True}

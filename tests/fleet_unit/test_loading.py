@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -104,3 +104,28 @@ def test_an_error_that_nobody_has_foreseen_fails_no_start(world: World, tmp_path
 
     assert any("KeyError: 'unforeseen'" in line for line in lines), "its guard says so"
     assert follower.handle("chat", None).engine(rank.container).problem == ""
+
+
+def test_an_engine_that_is_stopped_while_it_loads_shows_no_progress(world: World, tmp_path: Path) -> None:
+    """What it showed last would else stand in the next deploy's log as well."""
+    release, rank, _ = started(world)
+    world.machines["n1"].loads[release.release] = 10_000
+    follower = Follower(State(tmp_path / "state"), cast("Any", MachineNode(world.machines["n1"], world.home)), print)
+    journal = Journal("chat", "n1").begun("i1", Mode.FIRST, release, automatic=True)
+    while journal.swap and journal.swap.phase is not Phase.LOAD:
+        journal = journal.advanced()
+
+    def until(journal: Journal, done: Callable[[], bool]) -> None:
+        follower.handle("chat", order(journal, "n1", follower.state.clock().boot))
+        end_s = time.monotonic() + PATIENCE_S
+        while not done():
+            assert time.monotonic() < end_s, (follower.progress("chat"), follower.handle("chat", None))
+            follower.poll()
+            follower.wait(0.05)
+
+    follower.poll()
+    until(journal, lambda: rank.container in follower.progress("chat"))
+    until(journal.reverted("it was too slow"), lambda: not world.machines["n1"].runs(rank.container))
+    follower.close()
+
+    assert follower.progress("chat") == {}

@@ -40,7 +40,7 @@ class Node:
         self.metrics = True
         peer = Peer(directory, "n1", ("n1",))
         peer.write(Journal("chat", "n1"))
-        verbs = {
+        self.verbs = verbs = {
             op: lambda request, op=op: json.loads(peer.reply(json.dumps({**request, "op": op})))["ok"] for op in OPS
         }
         self.sampler = Sampler(LocalNode("n1"), verbs, clock=lambda: self.now_s)
@@ -73,6 +73,22 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
         with answering(sampled_node.respond) as server:
             sampled_node.has_engine(server.port)
             yield sampled_node
+
+
+def test_an_engine_that_ends_after_its_journal_was_read_is_no_engine_that_nobody_needs(node: Node) -> None:
+    state = node.verbs["state"]
+
+    def last_words(request: dict[str, Any]) -> Any:
+        reply = state(request)
+        [facts] = node.docker.inspects
+        node.docker.inspects = [{**facts, "State": {**facts["State"], "Status": "exited", "Running": False}}]
+        return reply
+
+    node.verbs["state"] = last_words
+
+    [rank] = node.report().ranks
+
+    assert not rank.container.running
 
 
 def test_two_samples_of_the_background_give_the_speed_without_a_wait(node: Node) -> None:
