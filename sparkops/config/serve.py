@@ -49,3 +49,6 @@ class MemorySettings(Section):
     """
     basis: Text
     """Source of the figure."""
+    at_floor: Literal["warn", "kill"] = "warn"
+    """What the guard does where a node has almost no memory left, and this engine, which serves, was started last:
+    `warn` only, or `kill` it, so that the node stays reachable. It starts again once its memory is free."""

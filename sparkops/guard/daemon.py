@@ -19,6 +19,7 @@ from sparkops.guard.environment import log
 from sparkops.guard.figures import Figures
 from sparkops.guard.filter import Filter
 from sparkops.guard.follower import Follower
+from sparkops.guard.free_memory import read_total_gib
 from sparkops.guard.leadership import Leadership
 from sparkops.guard.listener import serve
 from sparkops.guard.membership import RebuildRequests
@@ -66,6 +67,7 @@ class Daemon:
     follower: Follower = field(init=False)
     leadership: Leadership = field(init=False)
     sampler: Sampler = field(init=False)
+    floor: MemoryFloor = field(init=False)
     watcher: EngineWatcher = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +77,9 @@ class Daemon:
         self.sampler = Sampler(self.node, {**requests, "findings": lambda _: self.watcher.findings()})
         notes, promoted = self.follower.jobs.notes, self.follower.promoted
         tell = self.follower.note_watch
-        self.watcher = EngineWatcher(self.node, notes, promoted, self.sampler.newest, self.log, tell, self.over)
+        self.floor = MemoryFloor(self.follower, self.node, self.log, total_gib=read_total_gib())
+        newest, short = self.sampler.newest, self.floor.short
+        self.watcher = EngineWatcher(self.node, notes, promoted, newest, self.log, tell, self.over, short)
 
     def run(self) -> None:
         """Run while Docker answers. Docker then restarts the container, which mounts the present socket.
@@ -118,9 +122,8 @@ class Daemon:
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
-        floor = MemoryFloor(self.follower, self.node, self.log)
         threading.Thread(target=self._poll, name="poll", daemon=True).start()
-        self._start("relief", floor.look, RELIEF_S)
+        self._start("relief", self.floor.look, RELIEF_S)
         try:
             yield
         finally:

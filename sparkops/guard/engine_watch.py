@@ -43,6 +43,7 @@ STEPS: Mapping[Rule, str] = {
     Rule.RESTARTS: "sparkops history {service} has the evidence; sparkops logs {service}",
     Rule.RANK_DOWN: "sparkops status; docker start {container}, on {node}, starts it",
     Rule.SLOW: "sparkops status --gpu; nvidia-smi -q -d PERFORMANCE and docker stats, on {node}",
+    Rule.LOW_MEMORY: "ps -eo rss,args --sort=-rss | head, on {node}, shows what takes it; sparkops stop {service}",
 }
 """By rule: the next step."""
 DEAD = (Rule.STALLED, Rule.UNANSWERED)
@@ -93,6 +94,8 @@ class EngineWatcher:
     """Takes what is found of one run, for the report to the leader (`Follower.note_watch`)."""
     over: threading.Event = field(default_factory=threading.Event)
     """Ends the questions in progress."""
+    short: Callable[[str], str] = lambda _: ""
+    """Returns what the node lacks in memory, of the container that was started last (`MemoryFloor.short`)."""
     send: Callable[[LocalNode, int, Recipe, threading.Event], SmokeReport] = smoke_runs.light_question
     """Sends one light question to a port of this node."""
     measure: Callable[[LocalNode, int, Recipe, threading.Event], float | None] = smoke_runs.pace
@@ -193,6 +196,7 @@ class EngineWatcher:
             ordered_restarts=rank.restarts,
             docker_restarts=container.restarts if container else 0,
             alone=rank.alone,
+            short=self.short(rank.rank.container),
         )
 
     def _answer(self, known: Watched, look: EngineLook) -> LightAnswer | None:

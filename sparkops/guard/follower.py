@@ -51,6 +51,8 @@ class Follower:
     _marked_s: float = field(default=-math.inf, init=False)
     """When a start was marked last on this node."""
     _expendable: tuple[tuple[str, RankSpec], ...] = field(default=(), init=False)
+    last_started: PromotedRank | None = field(default=None, init=False)
+    """The promoted engine that was started last of those that run here, as last read; None without any."""
 
     def __post_init__(self) -> None:
         self.engines = Engines(self.node, self.state.secret, self.log)
@@ -192,6 +194,9 @@ class Follower:
             for service in self._by_name.values()
             for container in service.expendable()
         )
+        ranks = (rank for service in self._by_name.values() for rank in service.promoted(self._boot))
+        started = {rank.container.started_at: rank for rank in ranks if rank.container and rank.container.running}
+        self.last_started = started[max(started)] if started else None
 
     @property
     def _boot(self) -> str:

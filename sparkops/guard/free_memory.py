@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from sparkops.config.recipe import Recipe
 from sparkops.docker.facts import Container
@@ -16,6 +17,16 @@ from sparkops.nodes.local import LocalNode
 
 APART_S = 1.0
 LACK = "waiting for memory: "
+
+
+def read_available_gib() -> float:
+    """Return the memory that a new program could take on this machine now, in GiB. Raises OSError, ValueError."""
+    return host.available_gib(Path("/proc/meminfo").read_text())
+
+
+def read_total_gib() -> float:
+    """Return the memory of this machine in GiB. Raises OSError, ValueError."""
+    return host.total_gib(Path("/proc/meminfo").read_text())
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from sparkops.docker.facts import Container
 from sparkops.engines import ENGINES
 from sparkops.errors import ConnectionLost, NotReady, StartFailed
 from sparkops.guard.engine_port import EnginePort
+from sparkops.guard.free_memory import read_total_gib
 from sparkops.memory.relief import floor_gib
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.http import session
@@ -73,7 +74,7 @@ class Loading:
     """Timestamp of the last line of the log that was read."""
 
     def __post_init__(self) -> None:
-        log, floor = ENGINES[self.recipe.engine].log, floor_gib(self.recipe.swap.reserve_gib)
+        log, floor = ENGINES[self.recipe.engine].log, floor_gib(self.recipe.swap.reserve_gib, read_total_gib())
         self.watch = Watch(limits(self.recipe, self.container.rank), log, floor)
 
     def follow(self) -> Loaded | None:

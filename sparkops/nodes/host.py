@@ -171,10 +171,19 @@ def _number(cell: str) -> float | None:
 
 def available_gib(meminfo: str) -> float:
     """Return MemAvailable of /proc/meminfo, in GiB. Raises ValueError without it."""
+    return _gib(meminfo, "MemAvailable")
+
+
+def total_gib(meminfo: str) -> float:
+    """Return MemTotal of /proc/meminfo, in GiB. Raises ValueError without it."""
+    return _gib(meminfo, "MemTotal")
+
+
+def _gib(meminfo: str, name: str) -> float:
     for line in meminfo.splitlines():
-        if line.startswith("MemAvailable:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * KIB / GIB
-    raise ValueError(f"no 'MemAvailable' in {meminfo!r}")
+    raise ValueError(f"no '{name}' in {meminfo!r}")
 
 
 def parse(text: str) -> HostFacts:

@@ -54,6 +54,8 @@ class Rule(StrEnum):
     """A rank of the active release does not run, and nothing starts it."""
     SLOW = "SLOW"
     """The engine is much slower than the same release was on this node (watch/pace.py)."""
+    LOW_MEMORY = "LOW_MEMORY"
+    """The node has almost no memory left, and this engine was started last (guard/memory_floor.py)."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ class EngineLook:
     """Whether it has one rank, and no other engine of sparkops runs on its node."""
     tok_s: float | None = None
     """The speed that was measured since the last look, in tokens per second."""
+    short: str = ""
+    """What its node lacks in memory, where it was started last; empty where nothing, and of any other engine."""
 
 
 @dataclass(frozen=True)
@@ -292,3 +296,5 @@ def breaches(watch: EngineWatch, recipe: Recipe) -> Iterator[Breach]:
         yield Breach(Rule.RANK_DOWN, age_s, f"not running for {age_s:.0f} s: {why.splitlines()[0]}")
     if watch.pace.slow:
         yield Breach(Rule.SLOW, 0.0, watch.pace.detail)
+    if look.short:
+        yield Breach(Rule.LOW_MEMORY, 0.0, look.short)

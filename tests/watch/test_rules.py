@@ -293,6 +293,11 @@ def test_an_engine_that_is_slower_than_its_past_is_found_also_after_it_was_start
     assert idle_alone.after(EVERY_S, PAGE, tok_s=None) == ["SLOW"]
 
 
+def test_a_node_without_memory_is_found_while_it_lasts(engine: Engine) -> None:
+    assert engine.after(1.0, short="0.9 GiB of memory left") == ["LOW_MEMORY"]
+    assert engine.after(1.0, short="") == []
+
+
 def report(*replies: Reply) -> SmokeReport:
     entries = tuple(Entry("questions", 1, 0.0, Request(COMPLETIONS, {}), reply, ok=True) for reply in replies)
     verdict = CheckVerdict("health", 1, 0.1, CheckFinding("" if replies else "no answer within 10 s"))
