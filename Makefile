@@ -33,10 +33,10 @@ lint: $(READY)
 types: $(READY)
 	@$(BIN)/mypy
 
-# Images are built meanwhile: mypy has one core.
+# Images are built meanwhile: mypy has one core. Half of the time of the local tests is waiting, so four run at once.
 thorough: export HYPOTHESIS_PROFILE := thorough
 thorough: $(READY) lint types
-	@$(BIN)/pytest -m "local or unit" --numprocesses 2 --dist worksteal || $(ALONE) -m "local or unit"
+	@$(BIN)/pytest -m "local or unit" --numprocesses 4 --dist worksteal || $(ALONE) -m "local or unit"
 
 unit: $(READY)
 	@$(BIN)/pytest -m unit --numprocesses 2 --dist worksteal

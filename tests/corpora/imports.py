@@ -18,11 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
 
 from sparkops.config import source
+from sparkops.config.image import CHAT_TEMPLATES
 from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools
 from sparkops.convert.conversion import Choices, Conversion
@@ -47,7 +49,6 @@ imported again with `--use`, which leaves flags of forks to the parser of a fini
 
 "Its own parser" is that of the vLLM which the new recipe pins, from the wheel for arm64. A recipe for a finished image
 has no such version: the parser of that image judges it when it starts. Whether a model loads is not part of this.
-The parser runs outside of an image, so a chat template that is a mod of the image does not exist for it.
 
 {counts}
 """
@@ -62,6 +63,8 @@ class Row(NamedTuple):
     new: Recipe | None = None
     with_image: str = ""
     """The outcome with --use."""
+    files: Mapping[str, bytes] = MappingProxyType({})
+    """The mods of the new recipe, by the name of the file."""
 
 
 def recipes(folders: Iterable[Path]) -> Iterator[Path]:
@@ -103,7 +106,7 @@ def row(file: Path, name: str, choices: Choices) -> Row:
     except ConfigError as error:
         reason = " ".join(str(error).removeprefix(f"{file}:").split())
         return Row(name, OTHER_ENGINE if "expected a vLLM runtime" in reason else "refused", (reason,))
-    return Row(name, "imported", (), new)
+    return Row(name, "imported", (), new, files=conversion.files)
 
 
 def rows(folder: Path, mods: Path | None) -> Iterator[Row]:
@@ -124,12 +127,20 @@ def cause(reason: str) -> str:
     return key[0] if key else reason
 
 
-def judged(imported: Iterable[Row]) -> dict[str, str]:
+def command(recipe: Recipe, files: Mapping[str, bytes], folder: Path) -> list[list[str]]:
+    """Return the command line of each rank, with the chat templates of the image written to a folder instead."""
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return [[word.replace(f"{CHAT_TEMPLATES}/", f"{folder}/") for word in words] for words in command_lines(recipe)]
+
+
+def judged(imported: Iterable[Row], folder: Path) -> dict[str, str]:
     """Return what the parser of its own vLLM reports of each imported recipe; empty if it accepts it."""
     by_release: dict[str, dict[str, list[list[str]]]] = {release.image["vllm"]: {} for release in RELEASES}
     for one in imported:
         if one.new and one.new.image.vllm:
-            by_release[one.new.image.vllm][one.name] = command_lines(one.new)
+            by_release[one.new.image.vllm][one.name] = command(one.new, one.files, folder / one.name)
     problems: dict[str, str] = {}
     for requirement, lines in by_release.items():
         if wheel := remote.find(requirement, "aarch64"):
@@ -192,7 +203,7 @@ def main() -> None:
         folder = Path(directory)
         commits = checkouts(options.clones, folder)
         found = list(rows(folder, folder / options.mods if options.mods else None))
-        PAGE.write_text(page(found, judged(one for one in found if one.new), commits))
+        PAGE.write_text(page(found, judged((one for one in found if one.new), folder / "templates"), commits))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+"""The last memory of a node beside an engine that serves, on real nodes. The test writes what the guard reads of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.fleet.fleet import Fleet as RealFleet
+from tests.fleet.node import FleetNode
+from tests.real.service import GATEWAY, Service, nothing_failed, wait_for
+from tests.real.test_watch import findings
+
+pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
+FULL = "sed 's/^MemAvailable:.*/MemAvailable: 100000 kB/' /proc/meminfo >/tmp/meminfo"
+
+
+@contextmanager
+def full(node: FleetNode) -> Iterator[None]:
+    """Let the guard of a node see 0.1 GiB of memory, as if another program had taken the rest."""
+    node.exec("docker", "exec", "sparkops-guard", "sh", "-c", FULL)
+    pid = node.exec("docker", "inspect", "--format", "{{.State.Pid}}", "sparkops-guard").strip()
+    inside = ("nsenter", f"--target={pid}", "--mount", "--pid", "--")
+    node.exec(*inside, "mount", "--bind", "/tmp/meminfo", "/proc/meminfo")
+    try:
+        yield
+    finally:
+        node.exec(*inside, "umount", "/proc/meminfo")
+
+
+def test_an_engine_that_serves_is_named_and_keeps_serving(stand_in: Service, nodes: RealFleet) -> None:
+    stand_in.sweep()
+    first = stand_in.deploy("--node", GATEWAY, name="warned")
+    assert first.code == 0, first.err
+    (engine,) = stand_in.running()
+    node = nodes.node(engine.node)
+
+    with stand_in.load() as load:
+        load.wait_for(50)
+        with full(node):
+            (finding,) = wait_for(lambda: findings(stand_in))
+            load.wait_for(load.report().good + 50)
+        wait_for(lambda: not findings(stand_in))
+
+    assert (finding["code"], finding["container"]) == ("LOW_MEMORY", engine.name)
+    assert finding["detail"].startswith("0.1 GiB of memory left, floor ")
+    assert [same.started_at for same in stand_in.running()] == [engine.started_at]
+    assert "page cache dropped: " in node.exec("sh", "-c", "docker logs sparkops-guard 2>&1")
+    events = stand_in.cli("history", "stand-in", "--json").json["events"]
+    assert [event for event in events if event["kind"] == "finding" and event.get("evidence")]
+    nothing_failed(load)
+
+
+def test_an_engine_whose_recipe_says_so_ends_and_starts_again_once_there_is_memory(
+    stand_in: Service, nodes: RealFleet
+) -> None:
+    stand_in.sweep()
+    first = stand_in.deploy("--node", GATEWAY, name="yields", memory__at_floor="kill")
+    assert first.code == 0, first.err
+    (engine,) = stand_in.running()
+    node = nodes.node(engine.node)
+
+    with full(node):
+        wait_for(lambda: not stand_in.running())
+        wait_for(lambda: "waiting for memory" in str(stand_in.state()["progress"]))
+    (again,) = wait_for(stand_in.running)
+
+    log = node.exec("sh", "-c", "docker logs sparkops-guard 2>&1")
+    assert log.index("page cache dropped: ") < log.index(f"{engine.name} killed (promoted, and started last)")
+    assert (again.name, again.started_at > engine.started_at) == (engine.name, True)
+    wait_for(lambda: stand_in.status()["state"] == "healthy")
+    assert stand_in.cli("probe", "stand-in").code == 0
