@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from sparkops.config import inventory
-from tests import bench_copies, bench_gateway, bench_lint, bench_start, bench_status
+from tests import bench_copies, bench_gateway, bench_lint, bench_start, bench_status, bench_watch
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.measuring import BIN, measure, run
 
@@ -18,6 +18,7 @@ def main() -> int:
     nodes = RealFleet.up(3)
     fleet = inventory.load(nodes.inventory)
     promises |= {**verbs(nodes), **bench_copies.measure(nodes, fleet), **bench_gateway.measure(nodes)}
+    promises |= bench_watch.measure(nodes)
     for name, (value, limit) in promises.items():
         print(f"{value:8.3f}     {name} (at most {limit:.3g}): {'held' if value <= limit else 'BROKEN'}")
     return int(any(value > limit for value, limit in promises.values()))

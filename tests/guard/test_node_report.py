@@ -40,10 +40,10 @@ class Node:
         self.metrics = True
         peer = Peer(directory, "n1", ("n1",))
         peer.write(Journal("chat", "n1"))
-        self.verbs = verbs = {
+        self.verbs: dict[str, Any] = {
             op: lambda request, op=op: json.loads(peer.reply(json.dumps({**request, "op": op})))["ok"] for op in OPS
         }
-        self.sampler = Sampler(LocalNode("n1"), verbs, clock=lambda: self.now_s)
+        self.sampler = Sampler(LocalNode("n1"), self.verbs, clock=lambda: self.now_s)
 
     def respond(self, request: Asked) -> Answer:
         self.pages.append(request.path)
