@@ -46,7 +46,7 @@ AREAS: Mapping[str, Mapping[str, str]] = {
         "GARBAGE": "Clients get text without meaning, with status 200.",
         "RESTARTS": "The engine loses its requests at each restart, and its guard starts it no more.",
         "SLOW": "The same release was faster on the same node: a GPU at low clocks, a driver, or another program.",
-        "LOW_MEMORY": "Whoever takes the last memory of a GB10 hangs the whole host (vllm-project/vllm#46307, #56824).",
+        "LOW_MEMORY": "A program that takes the last memory of a GB10 hangs it (vllm-project/vllm#46307, #56824).",
         "GATEWAY_DOWN": "Clients get no answer from any service behind the gateway.",
         "GATEWAY_CLOSED": "Clients call this address; a firewall, a wrong gateway.address or a stopped gateway "
         "closes it.",

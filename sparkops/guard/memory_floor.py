@@ -78,7 +78,8 @@ class MemoryFloor:
 
     def _look_beside_promoted(self, free_gib: float) -> None:
         last, shortage = self.follower.last_started, self._shortage
-        recipe = _recipe(last.rank) if last else None
+        # No floor is higher, so a node with enough memory reads no recipe every second.
+        recipe = _recipe(last.rank) if last and free_gib < FLOOR_GIB * ENOUGH else None
         if last is None or recipe is None:
             self._shortage = None
             return

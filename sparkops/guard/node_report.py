@@ -94,7 +94,7 @@ class Sampler:
     def report(self) -> Facts:
         """Return what node_survey.survey returns, with the age of each engine's sample in seconds."""
         self._requested_s = self.clock()
-        # Journals before containers: an engine that the end of a swap has stopped would else run for nobody.
+        # Before the containers: if a swap ended between the two reads, the engine that it stopped would look unneeded.
         guard = node_survey.replies(self._reply, EVENTS_READ)
         inspects, docker, names = node_survey.containers(str(self._request["label"]))
         samples = self._renew(inspects, OLD_S)

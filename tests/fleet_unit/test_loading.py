@@ -107,7 +107,7 @@ def test_an_error_that_nobody_has_foreseen_fails_no_start(world: World, tmp_path
 
 
 def test_an_engine_that_is_stopped_while_it_loads_shows_no_progress(world: World, tmp_path: Path) -> None:
-    """What it showed last would else stand in the next deploy's log as well."""
+    """Otherwise the log of the next deploy begins with the last line of this start."""
     release, rank, _ = started(world)
     world.machines["n1"].loads[release.release] = 10_000
     follower = Follower(State(tmp_path / "state"), cast("Any", MachineNode(world.machines["n1"], world.home)), print)

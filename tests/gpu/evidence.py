@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 SECRETS = (
+    (re.compile(re.escape(f"{CHECKOUT}/")), ""),
     (re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), r"\1-(scrubbed)"),
     (
         re.compile(r"(Serial Number|Board Part Number|GPU UUID|GPU Part Number|Minor Number)(\s*:).*"),
@@ -25,7 +27,7 @@ HEAD = (
 
 
 def scrubbed(text: str) -> str:
-    """Return a text without serial numbers and UUIDs of GPUs."""
+    """Return a text without serial numbers and UUIDs of GPUs, and without the path of the checkout."""
     for pattern, instead in SECRETS:
         text = pattern.sub(instead, text)
     return text

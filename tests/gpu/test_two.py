@@ -31,6 +31,8 @@ from tests.real.service import wait_for
 pytestmark = pytest.mark.gpu
 PAIRS = {"vllm": "gpu-tp2.yaml", "sglang": "gpu-tp2-sglang.yaml"}
 """The recipe over both nodes by engine of the recipe for one."""
+ANOTHER = {"vllm": {"serve.executor": "mp"}, "sglang": {"env.RELEASE": "two"}}
+"""By engine: what makes another release of it. vLLM's ranks are joined by Ray at first."""
 WARM_S = 20
 RETIRED_S = 60.0
 SETUP = """ln -sf /usr/local/nvidia/bin/nvidia-smi /usr/bin/nvidia-smi
@@ -102,30 +104,14 @@ def _client(node: FleetNode) -> Any:
     return run
 
 
-def test_ray_joins_two_gpus_and_mp_takes_over_beside_it_under_load(pair: Lab) -> None:
-    if pair.engine != "vllm":
-        pytest.skip("only vLLM joins its ranks by Ray")
+def test_a_pair_joins_two_gpus_and_another_one_takes_over_beside_it_under_load(pair: Lab) -> None:
     assert [row["transport"] for row in pair.doctor()["pairs"]] == ["TCP"]
-    first = pair.deploy("TP=2 over two nodes with Ray")
-    assert first.json["release"] == pair.check_answer("ask the Ray pair")
-    assert len(pair.live()) == 2
-    with pair.loaded("from Ray to mp beside it", rate=10, streams=2):
-        deployed = pair.deploy("from Ray to mp beside it", "--mode", "beside", change={"serve.executor": "mp"})
-    assert deployed.json["release"] == pair.check_answer("ask the mp pair")
-    with pair.loaded("back to the warm Ray pair", rate=10, streams=2):
-        pair.run("roll back to the Ray pair", "rollback", pair.service)
-    assert first.json["release"] == pair.check_answer("ask the Ray pair again")
-
-
-def test_ranks_that_sglang_joins_itself_are_replaced_beside_under_load(pair: Lab) -> None:
-    if pair.engine != "sglang":
-        pytest.skip("of SGLang")
     first = pair.deploy("TP=2 over two nodes")
     assert first.json["release"] == pair.check_answer("ask the pair")
     assert len(pair.live()) == 2
-    with pair.loaded("a pair beside the pair", rate=10, streams=2):
-        deployed = pair.deploy("a pair beside the pair", "--mode", "beside", change={"env.RELEASE": "two"})
-    assert deployed.json["release"] == pair.check_answer("ask the second pair")
+    with pair.loaded("another pair beside it", rate=10, streams=2):
+        deployed = pair.deploy("another pair beside it", "--mode", "beside", change=ANOTHER[pair.engine])
+    assert deployed.json["release"] == pair.check_answer("ask the other pair")
     with pair.loaded("back to the warm pair", rate=10, streams=2):
         pair.run("roll back to the first pair", "rollback", pair.service)
     assert first.json["release"] == pair.check_answer("ask the first pair again")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.evidence import Evidence, scrubbed
+from tests.gpu.evidence import CHECKOUT, Evidence, scrubbed
 
 UUID = "GPU-1b0c7f6e-5a2d-4e0f-9c3b-0123456789ab"
 
@@ -22,6 +22,7 @@ def evidence(tmp_path: Path) -> Evidence:
         (f"GPU 0: NVIDIA H100 (UUID: {UUID})", "GPU 0: NVIDIA H100 (UUID: GPU-(scrubbed))"),
         ("    Serial Number                     : 1653021012345", "    Serial Number                     : (scrubbed)"),
         ('"uuid": "0a1b2c3d-0000"', '"uuid": "(scrubbed)"'),
+        (f"-f {CHECKOUT}/.fleet/id", "-f .fleet/id"),
         ("driver 580.159.04", "driver 580.159.04"),
     ],
 )

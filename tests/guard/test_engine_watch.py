@@ -18,7 +18,6 @@ from sparkops.guard.local_service import PromotedRank
 from sparkops.guard.node_report import Sampled
 from sparkops.guard.state import State
 from sparkops.guard_client import engine_spec
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
 from sparkops.smoke.prompts import COMPLETIONS
@@ -29,7 +28,8 @@ from sparkops.swap.model import Deployment, Mode, Replica
 from sparkops.swap.orders import order
 from sparkops.watch.finding import read_findings
 from sparkops.watch.pace import EVERY_S, LAST, PAST, WARM_S
-from tests.examples import IMAGE_ID, INPUTS, container, rank, recipe
+from tests.examples import container, rank
+from tests.guard.promoted import promoted_rank
 
 pytestmark = pytest.mark.unit
 QUICK: dict[str, Any] = {
@@ -70,22 +70,8 @@ class Node:
     """What the leader is to learn of the engine, at each look: why it is dead, and what is garbage in its answers."""
 
     def __post_init__(self) -> None:
-        data = recipe(**QUICK).model_dump(mode="json", exclude_defaults=True)
-        given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.BLUE, "index": 0, "jobs": 1}
-        spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}})
-        self.rank, running = rank_spec(spec, "n1"), container(rank(**QUICK), started_at=1.0)
-        self.promoted = PromotedRank(
-            service="chat",
-            release="q-1",
-            rank=self.rank,
-            head=True,
-            container=running,
-            starting=False,
-            hindered="",
-            unknown=False,
-            restarts=0,
-            alone=False,
-        )
+        self.promoted = promoted_rank(**QUICK)
+        self.rank = self.promoted.rank
         self.ranks, self.executor = [self.promoted], Kept()
         self.state = State(self.directory, lambda: NodeClock(self.now_s, "boot"))
         self.follower = Follower(self.state, LocalNode("n1"), self.lines.append)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sparkops.command import Command, Completed
 from sparkops.guard.local_service import PromotedRank
 from sparkops.guard.memory_floor import DROP_LOOKS, MemoryFloor
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.memory.relief import ENOUGH, FLOOR_GIB, LOOKS, floor_gib
-from sparkops.names import Slot
-from tests.examples import IMAGE_ID, INPUTS, container, rank, recipe
+from tests.examples import container, rank
+from tests.guard.promoted import promoted_rank
 
 pytestmark = pytest.mark.unit
 LOW, SPARK_GIB, SMALL_SPARK_GIB = FLOOR_GIB - 0.1, 121.7, 60.8
@@ -38,22 +37,8 @@ class Here:
     def __post_init__(self) -> None:
         self.docker.set()
         changes: dict[str, Any] = {"memory": {"claim_gib": 60.0, "basis": "a test", "at_floor": self.at_floor}}
-        data = recipe(**changes).model_dump(mode="json", exclude_defaults=True)
-        given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.BLUE, "index": 0, "jobs": 1}
-        spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}})
-        self.rank, running = rank_spec(spec, "n1"), container(rank(**changes), started_at=1.0)
-        self.last_started: PromotedRank | None = PromotedRank(
-            service="chat",
-            release="q-1",
-            rank=self.rank,
-            head=True,
-            container=running,
-            starting=False,
-            hindered="",
-            unknown=False,
-            restarts=0,
-            alone=True,
-        )
+        serving = promoted_rank(alone=True, **changes)
+        self.rank, self.last_started = serving.rank, cast("PromotedRank | None", serving)
         this: Any = self
         self.engines = self
         self.floor = MemoryFloor(this, this, self.lines.append, lambda: self.free_gib, self.total_gib)

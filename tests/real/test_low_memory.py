@@ -9,7 +9,7 @@ import pytest
 
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
-from tests.real.service import GATEWAY, Service, nothing_failed, wait_for
+from tests.real.service import GATEWAY, Service, enough, nothing_failed, wait_for
 from tests.real.test_watch import findings
 
 pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
@@ -42,6 +42,7 @@ def test_an_engine_that_serves_is_named_and_keeps_serving(stand_in: Service, nod
             (finding,) = wait_for(lambda: findings(stand_in))
             load.wait_for(load.report().good + 50)
         wait_for(lambda: not findings(stand_in))
+        wait_for(lambda: enough(load))
 
     assert (finding["code"], finding["container"]) == ("LOW_MEMORY", engine.name)
     assert finding["detail"].startswith("0.1 GiB of memory left, floor ")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.real.service import SERVICES, Service, nothing_failed, unused
+from tests.real.service import SERVICES, Service, enough, nothing_failed, unused, wait_for
 
 pytestmark = pytest.mark.fleet
 
@@ -49,6 +49,7 @@ def test_a_node_is_drained_and_returned_under_load_without_a_failed_request(lent
         load.wait_for(load.report().good + 50)
         back = lent.cli("node", "return", "node-2", "--json")
         load.wait_for(load.report().good + 50)
+        wait_for(lambda: enough(load))
 
     assert (drained.code, [step["action"] for step in drained.json["services"]]) == (0, ["move"]), drained.err
     assert (away, again.code, again.json["services"]) == ({"node-1"}, 0, []), again.err
@@ -72,6 +73,7 @@ def test_a_drain_whose_client_was_killed_is_continued_by_the_next_one(lent: Serv
             process.kill()
         drained = lent.cli("node", "drain", "node-2", "--json")
         load.wait_for(load.report().good + 50)
+        wait_for(lambda: enough(load))
 
     assert drained.code == 0, drained.err
     assert places(lent) == {"node-1"}
@@ -92,6 +94,7 @@ def test_a_node_that_has_become_slow_is_not_returned_to_and_both_figures_are_sho
         load.wait_for(50)
         slow = lent.cli("node", "return", "node-2")
         load.wait_for(load.report().good + 50)
+        wait_for(lambda: enough(load))
 
     assert slow.code == 1, slow.err
     assert re.search(r"slower than before on this node: [\d.]+ tok/s, \d\d% of the 1[\d.]+ tok/s of", slow.err)

@@ -10,7 +10,7 @@ import time
 import pytest
 import requests
 
-from tests.real.service import PATIENCE_S, Service, nothing_failed, unused, wait_for
+from tests.real.service import PATIENCE_S, Service, enough, nothing_failed, unused, wait_for
 
 pytestmark = pytest.mark.fleet
 
@@ -25,6 +25,7 @@ def test_across_and_beside_lose_no_request_and_a_rollback_needs_no_load(service:
         beside = service.deploy("--node", "node-1", "--mode", "beside", name="third", **WARM)
         live = service.status()["live"]
         back = service.cli("rollback", "stand-in", "--json")
+        wait_for(lambda: enough(load))
     assert (across.code, across.json["mode"], across.json["cut"]) == (0, "across", 0), across.err
     assert (beside.code, beside.json["mode"], beside.json["cut"]) == (0, "beside", 0), beside.err
     assert live["release"] == beside.json["release"]
