@@ -47,13 +47,13 @@ def fabric(data: dict[str, Any]) -> None:
     data.update(gateway={"node": GATEWAY}, fabric={"allow_tcp": True})
 
 
-def prepare(cli: Cli, nodes: Fleet) -> None:
-    """The image with the same content on every node, and three checkpoints there, one of them noise."""
+def prepare(cli: Cli, nodes: Fleet, *names: str) -> None:
+    """The image with the same content on every node, and checkpoints there; without names all three."""
     built = cli("build", RECIPE, "--json", timeout=900)
     assert built.code == 0, built.err
     image, fleet = str(built.json["tag"]), inventory.load(cli.inventory)
-    for name, options in CHECKPOINTS.items():
-        checkpoint = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *options)
+    for name in names or CHECKPOINTS:
+        checkpoint = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *CHECKPOINTS[name])
         for node in fleet.nodes:
             checkpoints.copy(fleet, node, checkpoint, name)
 

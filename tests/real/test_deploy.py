@@ -18,9 +18,21 @@ from sparkops.status.picture import Status
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.evidence import saved
 from tests.real.program import RECIPE, Cli
+from tests.real.service import Service
 from tests.real.test_build import wait_until
+from tests.traffic.openai_clients import Clients
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("model")]
+
+ALIAS = "sparkops/Tiny"
+NEXT = {
+    "serve.aliases": f"[{ALIAS}]",
+    "serve.args.max-model-len": "512",
+    "swap.bake_s": "5",
+    "swap.drain_s": "60",
+    "probe.passes": "1",
+}
+"""What the release that replaces the first one says."""
 
 
 @pytest.fixture(scope="module")
@@ -213,9 +225,31 @@ def test_a_deploy_that_is_interrupted_goes_on_and_is_followed_by_the_next(
     assert sparkops("stop", "adopted").code == 0
 
 
-def test_stop_is_seen_by_inspect(nodes: RealFleet, sparkops: Cli, deployed: Any) -> None:
+def test_an_in_place_swap_fails_no_request_of_openais_client(nodes: RealFleet, sparkops: Cli, deployed: Any) -> None:
+    """The new release answers to an alias as well."""
+    service = Service(sparkops, nodes, str(RECIPE), "tiny", 8000, NEXT)
+    clients = Clients(service.url, service.name)
+    with clients.running():
+        clients.wait_for_more(4)
+        ran = service.deploy("--node", "node-1", "--mode", "in-place", "--allow-downtime")
+        clients.wait_for_more(4)
+    assert (ran.code, ran.json["mode"]) == (0, "in-place"), ran.err
+    assert {call.release for call in clients.calls} == {deployed.json["release"], ran.json["release"]}
+    (new,) = service.running()  # all nodes are on this machine, so they share its clock
+    assert [call for call in clients.calls if call.start_s < new.started_at and call.release == new.release]
+    body = {"model": ALIAS, "messages": [{"role": "user", "content": "What is 2+2?"}], "temperature": 0}
+    answer = requests.post(f"{service.url}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert "4" in answer.json()["choices"][0]["message"]["content"]
+    listed = requests.get(f"{service.url}/v1/models", timeout=30).json()["data"]
+    assert [model["id"] for model in listed] == ["tiny", ALIAS]
+
+
+@pytest.mark.usefixtures("deployed")
+def test_stop_is_seen_by_inspect(nodes: RealFleet, sparkops: Cli) -> None:
     """The last test of this file: it ends what the others used."""
-    name = container(deployed)
+    (serving,) = Service(sparkops, nodes, str(RECIPE), "tiny", 8000).running()
+    name = serving.name
     stopped = sparkops("stop", "tiny")
     assert stopped.code == 0
     form = "{{.State.Status}} {{.HostConfig.RestartPolicy.Name}}"

@@ -26,8 +26,8 @@ def cli(nodes: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Cli:
 
 @pytest.fixture(scope="module")
 def trial(cli: Cli, nodes: Fleet) -> Iterator[Trial]:
-    """The image with the same content on both nodes, and two checkpoints there that know the answers."""
-    pairs.prepare(cli, nodes)
+    """The image with the same content on both nodes, and a checkpoint there that knows the answers."""
+    pairs.prepare(cli, nodes, "tiny-qwen3")
     service = pairs.service(cli, nodes)
     yield Trial(service)
     service.sweep()
@@ -48,7 +48,8 @@ def test_a_pair_comes_up_answers_rightly_and_is_shown_as_two_ranks_of_one_releas
 
 
 @pytest.mark.matrix
-def test_the_next_pair_takes_its_place_on_the_same_nodes(trial: Trial) -> None:
+def test_the_next_pair_takes_its_place_on_the_same_nodes(trial: Trial, cli: Cli, nodes: Fleet) -> None:
+    pairs.prepare(cli, nodes, "tiny-other")
     trial.in_place()
 
     assert "Paris" in answer(trial.pair)

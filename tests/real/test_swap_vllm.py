@@ -18,11 +18,9 @@ from tests.real.service import GATEWAY, Service
 from tests.real.test_ports import reached_from, reached_from_here
 from tests.traffic.openai_clients import Clients
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.vllm, pytest.mark.matrix]
 
-ALIAS = "sparkops/Tiny"
 SETTINGS = {
-    "serve.aliases": f"[{ALIAS}]",
     "swap.bake_s": "5",
     "swap.reserve_gib": "1",
     "swap.drain_s": "60",
@@ -51,7 +49,6 @@ def provide(name: str, *options: str, fleet: Fleet, image: str, home: Path) -> N
         checkpoints.copy(fleet, node, checkpoint, name)
 
 
-@pytest.mark.matrix
 def test_only_the_gateway_reaches_a_real_engine_on_another_node(tiny: Service) -> None:
     """And not its administrative routes, which the engine itself answers."""
     (engine,) = tiny.running()
@@ -67,16 +64,6 @@ def test_only_the_gateway_reaches_a_real_engine_on_another_node(tiny: Service) -
         assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unknown_path")
 
 
-def test_a_real_engine_answers_to_an_alias(tiny: Service) -> None:
-    body = {"model": ALIAS, "messages": [{"role": "user", "content": "What is 2+2?"}], "temperature": 0}
-    answer = requests.post(f"{tiny.url}/v1/chat/completions", json=body, timeout=60)
-    assert answer.status_code == 200, answer.text
-    assert "4" in answer.json()["choices"][0]["message"]["content"]
-    listed = requests.get(f"{tiny.url}/v1/models", timeout=30).json()["data"]
-    assert [model["id"] for model in listed] == ["tiny", ALIAS]
-
-
-@pytest.mark.matrix
 def test_a_green_whose_weights_are_noise_is_refused_and_blue_never_stops(
     tiny: Service, fleet: Fleet, built: str
 ) -> None:
@@ -91,7 +78,6 @@ def test_a_green_whose_weights_are_noise_is_refused_and_blue_never_stops(
     assert f"; {old.release} serves" in refused.err
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("mode", ["across", "beside"])
 def test_another_checkpoint_takes_over_and_no_request_fails(tiny: Service, mode: str) -> None:
     old = tiny.journal().active
@@ -110,22 +96,6 @@ def test_another_checkpoint_takes_over_and_no_request_fails(tiny: Service, mode:
     assert set(report.releases) == {old.release, ran.json["release"]}
 
 
-def test_an_in_place_swap_fails_no_request_of_openais_client(tiny: Service) -> None:
-    old = tiny.journal().active
-    assert old
-    (rank,) = old.ranks
-    clients = Clients(tiny.url, tiny.name)
-    with clients.running():
-        clients.wait_for_more(4)
-        ran = in_place(tiny, rank.node, other_checkpoint(rank))
-        clients.wait_for_more(4)
-    assert (ran.code, ran.json["mode"]) == (0, "in-place"), ran.err
-    assert {call.release for call in clients.calls} == {old.release, ran.json["release"]}
-    (new,) = tiny.running()  # all nodes are on this machine, so they share its clock
-    assert [call for call in clients.calls if call.start_s < new.started_at and call.release == new.release]
-
-
-@pytest.mark.matrix
 def test_an_in_place_swap_that_the_smoke_suite_refuses_fails_no_request_of_openais_client(
     tiny: Service, fleet: Fleet, built: str
 ) -> None:
