@@ -83,6 +83,7 @@ def test_an_image_is_built_once_passes_its_gate_and_is_copied(nodes: RealFleet, 
     ]
 
 
+@pytest.mark.matrix
 def test_an_image_that_fails_its_gate_never_gets_its_tag(nodes: RealFleet, fleet: Fleet) -> None:
     real = recipe_file.load(STAND_IN)
     torch = Torch(version="2.13.0", backend="cu130")

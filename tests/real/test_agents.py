@@ -274,6 +274,7 @@ def test_a_service_more_reloads_the_gateway_and_the_others_stay(pair: Pair) -> N
     assert pair.ids() == before
 
 
+@pytest.mark.matrix
 def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None:
     before, old = pair.ids(), pair.images(OTHER)
     write = ("docker", "exec", GUARD, "sh", "-c", "echo kept >/var/lib/sparkops/note")

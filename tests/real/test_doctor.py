@@ -148,11 +148,12 @@ def running(node: FleetNode, program: str) -> Iterator[None]:
         node.exec("sh", "-c", f"pkill -x {program}; rm /tmp/{program}")
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize(
     ("code", "container", "place"),
     [
-        pytest.param("GUARD_DOWN", GUARD, "node-2", marks=pytest.mark.matrix),
+        ("GUARD_DOWN", GUARD, "node-2"),
         ("GATEWAY_DOWN", GATEWAY, "node-1"),
     ],
 )

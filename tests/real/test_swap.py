@@ -64,6 +64,7 @@ def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service
     assert {record.kind for record in waited} == {"short", "stream"}
 
 
+@pytest.mark.matrix
 def test_in_place_returns_to_the_old_release_by_itself(service: Service) -> None:
     old = service.status()["live"]["release"]
     with service.load(rate=5, timeout_s=600.0) as load:
@@ -167,6 +168,7 @@ def test_hold_blocks_and_history_remembers(anywhere: Service) -> None:
     ]
 
 
+@pytest.mark.matrix
 def test_a_stop_drains_and_a_deploy_brings_the_service_back(service: Service) -> None:
     with service.load(rate=20, streams=4) as load:
         load.wait_for(20)

@@ -69,6 +69,7 @@ def test_whoever_binds_the_port_of_an_engine_first_gets_no_request_and_no_traffi
     assert service.status()["live"]["release"] == serving
 
 
+@pytest.mark.matrix
 def test_without_the_rules_of_the_kernel_the_guard_notices_whose_the_port_is(service: Service) -> None:
     """Another program has flushed them, and the guard has not renewed them yet."""
     [old] = service.running()
