@@ -32,7 +32,7 @@ from tests.real.evidence import saved
 from tests.real.program import Cli, Ran
 from tests.real.service import GATEWAY, Service, wait_for, write_inventory
 
-pytestmark = pytest.mark.fleet
+pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
 
 KEY = "sk-canary-5f0d3c1b9a7e24680"
 ASK = {"model": "stand-in", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
@@ -195,7 +195,6 @@ def send(node: FleetNode, note: str) -> None:
     node.exec("docker", "rmi", "noted")
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("ends", ["well", "badly"])
 def test_a_build_keeps_the_credentials_of_the_package_index_nowhere(
     nodes: RealFleet, fleet: Fleet, tmp_path: Path, ends: str
