@@ -107,8 +107,17 @@ class Lead:
 
     @property
     def busy(self) -> bool:
-        """Whether something is in progress, so that looks come often."""
+        """Whether a swap or a stop has not ended yet."""
         return self.journal.swap is not None or self.journal.stopping
+
+    @property
+    def hurried(self) -> bool:
+        """Whether looks come often, and releases are asked every second: not beside one that is only kept warm.
+
+        Each completion lets the workers of an idle vLLM spin for a second (SpinCondition in shm_broadcast.py, 0.32.0):
+        asked every second, each engine took two thirds of a core for the ten minutes.
+        """
+        return self.journal.unfinished is not None or self.journal.stopping
 
     def order(self, node: str, boot: str) -> Order:
         return order(self.journal, node, boot)
@@ -137,13 +146,13 @@ class Lead:
     def _turn(self) -> float:
         self._look()
         effect = step(self.journal, self.fleet)
-        if effect and not self.busy:  # the state of an idle gateway may be seconds old
+        if effect and not self.hurried:  # the state of an idle gateway may be seconds old
             self._look(fresh=True)
             effect = step(self.journal, self.fleet)
         if effect is None:
             if not self.attempts.why:
                 self.attempts.forget()
-            return PAUSE_S if self.busy else self.idle_s
+            return PAUSE_S if self.hurried else self.idle_s
         if isinstance(effect, effects.WriteJournal):
             self._write(effect.journal)
             return 0.0
@@ -154,7 +163,7 @@ class Lead:
         journal = self.journal
         swap = journal.swap
         baked = swap.target if swap and swap.phase is Phase.BAKE else None
-        view = self.front.look(journal.deployments, swapping=self.busy, baked=baked, fresh=fresh)
+        view = self.front.look(journal.deployments, swapping=self.hurried, baked=baked, fresh=fresh)
         reports = dict(self.reports())
         serving = view.answer(traffic(journal)) if view else Answer.UNKNOWN
         sampled = view is not None and (serving is Answer.YES or traffic(journal) is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.guard_client.front import endpoints
 from sparkops.names import Slot
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Answer, Deployment, Replica
+from sparkops.swap.model import Answer, Deployment, Phase, Replica
+from tests.deploy.states import serving, swapping
 from tests.examples import IMAGE_ID, INPUTS, recipe
 from tests.nodes.recording import RecordingNode
 
@@ -157,18 +159,37 @@ def test_during_a_swap_and_while_it_cannot_be_read_a_gateway_is_read_every_secon
     assert reads("no JSON", Answer.YES) == 30
 
 
+def lead(tmp_path: Path, journal: Journal) -> Lead:
+    """A leader of a service, with a gateway that it has not read."""
+    view = GatewayFront("chat", GatewayContainer(RecordingNode("n1", {})))
+    return Lead(journal, State(tmp_path), view, dict, frozenset, print)
+
+
 def test_an_idle_leader_reads_the_gateway_again_before_it_changes_it(tmp_path: Path) -> None:
     """The journal names no release; one that had the traffic at the last look has lost it since."""
     shown = {str(commands.SHOW): DRAINING}
     node = RecordingNode("n1", shown)
     view = GatewayFront("chat", GatewayContainer(node))
-    lead = Lead(Journal("chat", "n1", revision=1), State(tmp_path), view, dict, frozenset, print)
+    leader = Lead(Journal("chat", "n1", revision=1), State(tmp_path), view, dict, frozenset, print)
     view.look((), swapping=False)
     shown[str(commands.SHOW)] = NEW
-    lead.turn()
+    leader.turn()
     view.close()
 
     assert node.ran == [commands.SHOW] * 2
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.RETIRE])
+def test_during_a_swap_each_release_is_asked_every_second(tmp_path: Path, phase: Phase) -> None:
+    assert lead(tmp_path, swapping(phase).journal).hurried
+
+
+def test_beside_a_release_that_is_only_kept_warm_it_is_asked_as_seldom_as_alone(tmp_path: Path) -> None:
+    kept = swapping(Phase.RETIRE).journal
+    assert kept.swap
+    assert not lead(tmp_path, kept).hurried
+    assert lead(tmp_path, replace(kept, swap=replace(kept.swap, reverting=True))).hurried
+    assert not lead(tmp_path, serving().journal).hurried
 
 
 @pytest.mark.parametrize(
