@@ -12,7 +12,8 @@ VLLM_FILES = {
     *("tests/real/test_added_modules.py", "tests/real/test_arguments.py", "tests/real/test_build.py"),
     *("tests/real/test_caches.py", "tests/real/test_deploy.py", "tests/real/test_llama_cpp.py"),
     *("tests/real/test_local.py", "tests/real/test_lock.py", "tests/real/test_models_hub.py"),
-    *("tests/real/test_pair.py", "tests/real/test_rank_ports.py", "tests/real/test_swap_vllm.py"),
+    *("tests/real/test_pair.py", "tests/real/test_quick_starts.py", "tests/real/test_rank_ports.py"),
+    "tests/real/test_swap_vllm.py",
 }
 """They share the image of the real vLLM, which takes minutes to build. Other files go to whichever worker is free."""
 DIRECTORIES = ("tests/containerd/", "tests/follower/", "tests/gateway/")

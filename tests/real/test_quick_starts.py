@@ -13,6 +13,7 @@ import pytest
 import requests
 import yaml
 
+from tests import checkpoints
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real import pairs
 from tests.real.program import Cli
@@ -120,7 +121,7 @@ def imported(cli: Cli, text: str, name: str, folder: Path) -> Path:
     ran = cli("import", theirs, "--use", IMAGE, "-o", ours)
     assert ran.code == 0, ran.err
     recipe = yaml.safe_load(ours.read_text())
-    questions = yaml.safe_load((pairs.checkpoints.TRAINER.parents[2] / "recipes/tiny-qwen3-cpu.yaml").read_text())
+    questions = yaml.safe_load((checkpoints.TRAINER.parents[2] / "recipes/tiny-qwen3-cpu.yaml").read_text())
     recipe["serve"]["env"] |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     recipe["image"]["disk_gib"] = 8
     ours.write_text(yaml.safe_dump({**recipe, **CPUS, "probe": questions["probe"]}))
