@@ -53,7 +53,7 @@ STAND_IN = DemoEngine(
 VLLM = DemoEngine(
     extends="tiny-qwen3-cpu",
     words="vLLM for CPUs, with a model of 0.6 MB that is trained here",
-    takes="about five minutes with a fast connection: it downloads 1 GB, and two vLLMs start on the CPUs",
+    takes="about eight minutes with a fast connection: it downloads 1 GB, and two vLLMs start on the CPUs",
     second="args.max-num-seqs=16",
     traffic={"rate": 2, "streams": 2, "stream_pause_s": 3, "stream_tokens": 100, "timeout_s": 120, "seconds": 7200},
     values={"model": {"path": TINY_MODEL}},
