@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 
 from sparkops.command import Command
@@ -12,10 +12,11 @@ from sparkops.config.node import NodeConfig
 from sparkops.docker.facts import Container
 from sparkops.errors import NodeError
 from sparkops.network.facts import NodeFabric
-from sparkops.nodes.host import GIB, KIB, HostFacts
+from sparkops.nodes.host import CLOCKS_ARGV, GIB, KIB, Clocks, HostFacts, parse_clocks
 from sparkops.weights.checkpoint import ModelDirectory
 
-# $1 is the prefix of /proc and /usr: empty on a node, a directory in tests. 0947 is 2375, Docker without TLS.
+# $1 is the prefix of /proc and /usr: empty on a node, a directory in tests; the other arguments read the clocks of
+# GPUs. 0947 is 2375, Docker without TLS.
 QUERY_SCRIPT = """\
 PATH="$1/usr/sbin:$1/usr/bin:$PATH"
 export LC_ALL=C
@@ -48,23 +49,13 @@ if command -v nvidia-smi >/dev/null; then
     echo "gpu $(echo "$output" | head -n 1)"
     for second in 0 1; do
       sleep "$second"
-      echo "clocks $(timeout 4 nvidia-smi --query-gpu=clocks.sm,clocks.max.sm,utilization.gpu \
-        --format=csv,noheader,nounits 2>/dev/null | head -n 1)"
+      echo "clocks $(shift; timeout 4 "$@" 2>/dev/null | head -n 1)"
     done
   else
     echo "gpu-error $(echo "${output:-no output within 8 s}" | tail -n 1)"
   fi
 fi
 """
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """A sample of the first GPU: SM clock, highest SM clock, utilization in percent."""
-
-    sm_mhz: int
-    max_mhz: int
-    busy_percent: int
 
 
 @dataclass(frozen=True)
@@ -90,7 +81,7 @@ class MachineFacts:
     oom_killers: frozenset[str] = frozenset()
     """Running programs that kill a process before memory runs out."""
     clocks: tuple[Clocks, ...] = ()
-    """Two samples, a second apart; none where the driver does not report all three figures."""
+    """Two samples of the first GPU, a second apart; none where the driver does not report all three figures."""
     hub_cache: Mapping[str, float] = field(default_factory=dict)
     """Models in the hub's own cache of the SSH user: directory and size in GiB."""
     live_restore: bool | None = None
@@ -98,7 +89,7 @@ class MachineFacts:
 
 
 def machine_query(root: str = "") -> Command:
-    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=30.0)
+    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root, *CLOCKS_ARGV), timeout_s=30.0)
 
 
 def parse_machine(text: str) -> MachineFacts:
@@ -124,7 +115,7 @@ def parse_machine(text: str) -> MachineFacts:
         cdi=tuple(values["cdi"]),
         swap_gib=_gib(values["swap"][-1].split()[0]) if "swap" in values else None,
         oom_killers=frozenset(values["killer"]),
-        clocks=tuple(_clocks(values["clocks"])),
+        clocks=parse_clocks("\n".join(values["clocks"])),
         hub_cache={directory: _gib(kib) for kib, _, directory in cached if kib.isdecimal()},  # others took too long
         live_restore=live_restore.get("".join(values["live-restore"])),
     )
@@ -132,14 +123,6 @@ def parse_machine(text: str) -> MachineFacts:
 
 def _gib(kib: str) -> float:
     return int(kib) * KIB / GIB
-
-
-def _clocks(rows: Iterable[str]) -> Iterator[Clocks]:
-    """Parse the figures of nvidia-smi; a row with another value, such as [N/A], is dropped."""
-    for row in rows:
-        figures = row.split(", ")
-        if len(figures) == len(fields(Clocks)) and all(figure.isdecimal() for figure in figures):
-            yield Clocks(*map(int, figures))
 
 
 def _scores(rows: Iterable[list[str]]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from sparkops.network.facts import Device, NodeFabric
 from sparkops.network.finding import Finding, Same, Severity, problems
 from sparkops.network.links import Link
 from sparkops.network.topology import Pair
-from sparkops.nodes.host import GIB
+from sparkops.nodes.host import GIB, POWER_CUT
 from sparkops.status.join import NEEDS_PERSON, without_node
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift, Memory, NodeRow
@@ -356,7 +356,6 @@ DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, u
 MEMORY_GIB = 8.0  # spark-vllm-docker and NVIDIA's playbooks keep 8 to 10 GiB free
 SWAP_GIB = 8.0  # the limit of "small" in spark-vllm-docker's advice (swap small or off, with earlyoom), set by sparkops
 CACHE_GIB = 8.0  # of MemFree: tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark PR#19 drops caches below it
-BUSY_PERCENT, STUCK_SHARE = 80, 1 / 3  # eugr/spark-vllm-docker#334: 702 MHz under load, 2398 MHz after a power cycle
 SKEW_S = 5.0
 CACHED = "models--"
 """Prefix of a model's directory in the hub's own cache."""
@@ -402,13 +401,8 @@ def _unified(node: NodeFacts) -> Iterator[Finding]:
 def _clocks(node: NodeFacts) -> Iterator[Finding]:
     """Yield a GPU that is busy and slow in every sample: an idle one is slow too, and one sample may be a transient."""
     samples = node.machine.clocks
-    if samples and all(
-        sample.busy_percent >= BUSY_PERCENT and sample.sm_mhz < STUCK_SHARE * sample.max_mhz for sample in samples
-    ):
-        last = samples[-1]
-        problem = f"the GPU runs at {last.sm_mhz} of {last.max_mhz} MHz while {last.busy_percent} % busy"
-        step = "sudo poweroff, unplug the power adapter for a few minutes, start again: a reboot does not help"
-        yield warning("CLOCKS_LOW", node.name, problem, step)
+    if samples and all(sample.stuck for sample in samples):
+        yield warning("CLOCKS_LOW", node.name, str(samples[-1]), POWER_CUT)
 
 
 def duplicates(node: NodeFacts) -> Iterator[Finding]:

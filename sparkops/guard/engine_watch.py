@@ -14,15 +14,17 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 
+from sparkops.command import Command
 from sparkops.config.recipe import Recipe
 from sparkops.engines import endpoints
-from sparkops.errors import SparkopsError
+from sparkops.errors import CommandFailed, SparkopsError
 from sparkops.guard import smoke_runs
 from sparkops.guard.engines import reason
 from sparkops.guard.local_service import PromotedRank
 from sparkops.guard.node_report import Sampled
 from sparkops.guard.notes import Notes
 from sparkops.guard_client import engine_spec
+from sparkops.nodes.host import CLOCKS_ARGV, POWER_CUT, Clocks, parse_clocks
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
 from sparkops.smoke import coverage
@@ -34,6 +36,7 @@ from sparkops.watch.rules import Breach, EngineLook, EngineWatch, LightAnswer, R
 
 WATCH_S = 10.0
 """Seconds between two looks. They read what the guard has read anyway, and send nothing but light questions."""
+CLOCKS_WITHIN_S = 15.0
 ASKERS = 4
 """Light questions in progress at once; one to a dead engine lasts until its timeout."""
 STEPS: Mapping[Rule, str] = {
@@ -43,11 +46,25 @@ STEPS: Mapping[Rule, str] = {
     Rule.RESTARTS: "sparkops history {service} has the evidence; sparkops logs {service}",
     Rule.RANK_DOWN: "sparkops status; docker start {container}, on {node}, starts it",
     Rule.SLOW: "sparkops status --gpu; nvidia-smi -q -d PERFORMANCE and docker stats, on {node}",
+    Rule.CLOCKS_LOW: (
+        "nvidia-smi -q -d PERFORMANCE, on {node}, shows whether heat or power is the reason; otherwise "
+        f"sparkops node drain {{node}}, then {POWER_CUT}"
+    ),
     Rule.LOW_MEMORY: "ps -eo rss,args --sort=-rss | head, on {node}, shows what takes it; sparkops stop {service}",
 }
 """By rule: the next step."""
 DEAD = (Rule.STALLED, Rule.UNANSWERED)
 """Rules that find an engine dead, so that its leader restarts it if no answer comes through the gateway either."""
+
+
+def gpu_clocks(node: LocalNode, container: str) -> tuple[Clocks, ...]:
+    """Return the clocks of the GPUs of an engine from the driver's program in its container: the guard has no GPU.
+
+    Raises CommandFailed where there is none.
+    """
+    return parse_clocks(
+        node.run(Command(("docker", "exec", container, *CLOCKS_ARGV), timeout_s=CLOCKS_WITHIN_S)).stdout
+    )
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,10 @@ class Watched:
     measuring: Future[float | None] | None = None
     measured_start: float = 0.0
     """The run whose speed is being measured."""
+    reading: Future[tuple[Clocks, ...]] | None = None
+    """The clocks of its GPUs that are being read."""
+    without_clocks: float | None = None
+    """The run whose container does not show them."""
     found: dict[Rule, EngineFinding] = field(default_factory=dict)
 
 
@@ -100,6 +121,8 @@ class EngineWatcher:
     """Sends one light question to a port of this node."""
     measure: Callable[[LocalNode, int, Recipe, threading.Event], float | None] = smoke_runs.pace
     """Measures the speed of an engine on a port of this node; None if it cannot be measured now."""
+    read_clocks: Callable[[LocalNode, str], tuple[Clocks, ...]] = gpu_clocks
+    """Reads the clocks of the GPUs of a container."""
     executor: Executor = field(default_factory=lambda: ThreadPoolExecutor(ASKERS, "light question"))
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
@@ -148,7 +171,7 @@ class EngineWatcher:
         else:
             known.rank, pace = rank, known.watch.pace
             answered = replace(look, answer=self._answer(known, look), tok_s=self._tok_s(known, look))
-            known.watch = rules.advance(known.watch, answered)
+            known.watch = rules.advance(known.watch, replace(answered, clocks=self._clocks(known)))
             if known.watch.pace != pace:
                 self._keep_pace(rank, known.watch.pace)
         self._note(known)
@@ -156,7 +179,10 @@ class EngineWatcher:
         self._begin(known, look)
 
     def _begin(self, known: Watched, look: EngineLook) -> None:
-        """Send the light question or the sample of the speed that is due, one at a time."""
+        """Read the clocks, and send the light question or the sample of the speed that is due, one at a time."""
+        if not known.reading and known.without_clocks != look.start and rules.reads_clocks(known.watch):
+            known.watch = replace(known.watch, clocks_s=look.at_s)
+            known.reading = self.executor.submit(self._read_clocks, known, look.start)
         if known.question is None or known.asking or known.measuring:
             return
         if rules.asks(known.watch, known.recipe):
@@ -215,6 +241,22 @@ class EngineWatcher:
         ended, known.measuring = known.measuring, None
         tok_s = ended.result()
         return tok_s if look.alone and known.measured_start == look.start else None
+
+    def _clocks(self, known: Watched) -> tuple[Clocks, ...]:
+        """Return the clocks that were read; none where none were."""
+        if known.reading is None or not known.reading.done():
+            return ()
+        ended, known.reading = known.reading, None
+        return ended.result()
+
+    def _read_clocks(self, known: Watched, start: float) -> tuple[Clocks, ...]:
+        try:
+            return self.read_clocks(self.node, known.rank.rank.container)
+        except CommandFailed:  # without a GPU, or without the driver's program
+            known.without_clocks = start
+        except (SparkopsError, OSError) as error:
+            self.log(f"{known.rank.rank.container}: clocks not read: {reason(error)}")
+        return ()
 
     def _measure(self, rank: PromotedRank, recipe: Recipe) -> float | None:
         port = rank.container.port if rank.container else 0

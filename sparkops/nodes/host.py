@@ -60,6 +60,11 @@ awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp 
 """
 )
 
+CLOCKS_ARGV = (
+    *("nvidia-smi", "--query-gpu=clocks.sm,clocks.max.sm,utilization.gpu"),
+    "--format=csv,noheader,nounits",
+)
+"""Prints a line for each GPU: `parse_clocks`."""
 MEMORY = Command(("sh", "-c", QUERY_SCRIPT), timeout_s=15.0)
 FREE = Command(("sh", "-c", QUERY_SCRIPT + GPU_SCRIPT), timeout_s=15.0)
 """Memory with that of the GPUs; in the guard's container, which has no nvidia-smi, without it."""
@@ -95,6 +100,45 @@ class Gpu:
     """Used memory of a discrete GPU in GiB (2^30 bytes); null where it shares the node's, as on a Spark."""
     memory_total_gib: float | None = None
     """Total memory of a discrete GPU in GiB; null where it shares the node's."""
+
+
+BUSY_PERCENT, STUCK_SHARE = 80, 1 / 3
+"""A GPU at least so busy, below this share of its highest clock, is stuck in a low-power state: 702 of 2398 MHz under
+load, until its power was cut (eugr/spark-vllm-docker#334)."""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """A sample of one GPU: SM clock, highest SM clock, utilization in percent."""
+
+    sm_mhz: int
+    max_mhz: int
+    busy_percent: int
+
+    @property
+    def busy(self) -> bool:
+        """Whether its clock shows anything: that of an idle GPU is low as well."""
+        return self.busy_percent >= BUSY_PERCENT
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it is busy and slow. One sample may be a transient."""
+        return self.busy and self.sm_mhz < STUCK_SHARE * self.max_mhz
+
+    def __str__(self) -> str:
+        return f"the GPU runs at {self.sm_mhz} of {self.max_mhz} MHz while {self.busy_percent} % busy"
+
+
+POWER_CUT = "sudo poweroff, unplug the power adapter for a few minutes, start again: a reboot does not help"
+"""The next step where a GPU is stuck."""
+
+
+def parse_clocks(text: str) -> tuple[Clocks, ...]:
+    """Parse the output of CLOCKS_ARGV, by GPU; one with another value, such as [N/A], is left out."""
+    rows = [line.split(", ") for line in text.splitlines()]
+    return tuple(
+        Clocks(*map(int, row)) for row in rows if len(row) == len(fields(Clocks)) and all(map(str.isdecimal, row))
+    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ class EngineFinding:
     """What is wrong with an engine of a promoted release. The watch changes nothing; the leader may."""
 
     code: str
-    """`STALLED`, `UNANSWERED`, `GARBAGE`, `RESTARTS`, `RANK_DOWN`, `SLOW` or `LOW_MEMORY`."""
+    """`STALLED`, `UNANSWERED`, `GARBAGE`, `RESTARTS`, `RANK_DOWN`, `SLOW`, `CLOCKS_LOW` or `LOW_MEMORY`."""
     service: str
     """Name of the service."""
     node: str

@@ -15,6 +15,7 @@ from enum import StrEnum
 from sparkops.config.recipe import Recipe
 from sparkops.engines.load import read, steps
 from sparkops.exchange import Reply
+from sparkops.nodes.host import Clocks
 from sparkops.smoke import garbage, openai
 from sparkops.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
 from sparkops.smoke.results import SmokeReport
@@ -30,6 +31,11 @@ BAD_ANSWERS = 3
 """Light questions in a row with garbage as the answer before a finding, for the same reason."""
 SAMPLE_S = 45.0
 """Age at which a sample of an engine no longer shows that it is idle: three pauses of the guard between two samples."""
+CLOCKS_S = 120.0
+"""Least seconds between two samples of a GPU's clocks, while requests run: `docker exec` takes 0.25 s of a core."""
+STUCK = 5
+"""Samples in a row with a busy GPU at low clocks before a finding, so eight minutes of load: a hot GPU, or one at its
+power limit, lowers its clocks for a while."""
 DOWN_S = max(PAUSES_S)
 """Seconds that a rank may be down before a finding: a restart within the budget may be due only after so long."""
 MOST_RESTARTS = RESTARTS
@@ -54,6 +60,8 @@ class Rule(StrEnum):
     """A rank of the active release does not run, and nothing starts it."""
     SLOW = "SLOW"
     """The engine is much slower than the same release was on this node (watch/pace.py)."""
+    CLOCKS_LOW = "CLOCKS_LOW"
+    """A GPU of the engine computes at low clocks."""
     LOW_MEMORY = "LOW_MEMORY"
     """The node has almost no memory left, and this engine was started last (guard/memory_floor.py)."""
 
@@ -160,6 +168,8 @@ class EngineLook:
     """Whether it has one rank, and no other engine of sparkops runs on its node."""
     tok_s: float | None = None
     """The speed that was measured since the last look, in tokens per second."""
+    clocks: tuple[Clocks, ...] = ()
+    """A sample of each of its GPUs, taken since the last look; empty where none was, or nothing shows them."""
     short: str = ""
     """What its node lacks in memory, where it was started last; empty where nothing, and of any other engine."""
 
@@ -186,14 +196,21 @@ class EngineWatch:
     measured_s: float = 0.0
     """When its speed was measured last."""
     pace: Pace = NO_PACE
+    clocks_s: float = 0.0
+    """When the clocks of its GPUs were read last."""
+    stuck: tuple[tuple[float, Clocks], ...] = ()
+    """When the last samples have shown a GPU busy and slow, in a row, and its clocks."""
 
 
 def begin(look: EngineLook, pace: Pace = NO_PACE) -> EngineWatch:
     """Return a watch after its first look. The first question is due ASK_S later. `pace`: of its release so far."""
     down_s = None if look.running or look.starting or look.paused else look.at_s
     settled_s = look.at_s if look.running and not look.paused else None
-    first = replace(look, answer=None, tok_s=None)
-    return EngineWatch(first, asked_s=look.at_s, down_s=down_s, settled_s=settled_s, measured_s=look.at_s, pace=pace)
+    first = replace(look, answer=None, tok_s=None, clocks=())
+    at_s = look.at_s
+    return EngineWatch(
+        first, asked_s=at_s, down_s=down_s, settled_s=settled_s, measured_s=at_s, pace=pace, clocks_s=at_s
+    )
 
 
 def advance(watch: EngineWatch, look: EngineLook) -> EngineWatch:
@@ -204,16 +221,20 @@ def advance(watch: EngineWatch, look: EngineLook) -> EngineWatch:
         return replace(another, restarted_s=watch.restarted_s, down_s=watch.down_s)
     if look.paused:  # the next sample is compared with the last one, and the time between them does not count
         old = watch.last.sample
-        last = replace(look, sample=old and replace(old, at_s=look.at_s), answer=None, tok_s=None)
+        last = replace(look, sample=old and replace(old, at_s=look.at_s), answer=None, tok_s=None, clocks=())
         return replace(watch, last=last, settled_s=None)
     if watch.settled_s is None:
         watch = replace(watch, settled_s=look.at_s)
     if look.tok_s is not None:
         watch = replace(watch, pace=watch.pace.after(look.tok_s))
+    if any(gpu.busy for gpu in look.clocks):  # idle GPUs are slow too, and show nothing
+        slow = next((gpu for gpu in look.clocks if gpu.stuck), None)
+        watch = replace(watch, stuck=(*watch.stuck, (look.at_s, slow))[-STUCK:] if slow else ())
     watch = _sampled(watch, look.sample)
     if look.answer is not None:
         watch = _answered(watch, look.at_s, look.answer)
-    return replace(watch, last=replace(look, sample=look.sample or watch.last.sample, answer=None, tok_s=None))
+    last = replace(look, sample=look.sample or watch.last.sample, answer=None, tok_s=None, clocks=())
+    return replace(watch, last=last)
 
 
 def _sampled(watch: EngineWatch, new: EngineSample | None) -> EngineWatch:
@@ -267,6 +288,13 @@ def measures(watch: EngineWatch) -> bool:
     return look.at_s - watch.settled_s >= WARM_S and look.at_s - watch.measured_s >= EVERY_S
 
 
+def reads_clocks(watch: EngineWatch) -> bool:
+    """Return whether a sample of the clocks is due: requests run, or it is a rank above 0, whose work is not known."""
+    look, sample = watch.last, _fresh(watch.last)
+    works = sample.pending > 0 if sample else look.sample is None and look.running and not look.paused
+    return works and look.at_s - watch.clocks_s >= CLOCKS_S
+
+
 def _fresh(look: EngineLook) -> EngineSample | None:
     """Return the figures of an engine that runs and has loaded; None if they are unknown or old."""
     if look.paused or not look.running or look.sample is None or look.at_s - look.sample.at_s > SAMPLE_S:
@@ -294,6 +322,9 @@ def breaches(watch: EngineWatch, recipe: Recipe) -> Iterator[Breach]:
         age_s = look.at_s - watch.down_s
         why = f"its start is retried in vain: {look.hindered}" if look.hindered else "nothing starts it"
         yield Breach(Rule.RANK_DOWN, age_s, f"not running for {age_s:.0f} s: {why.splitlines()[0]}")
+    if len(watch.stuck) >= STUCK:
+        since_s, clocks = watch.stuck[0][0], watch.stuck[-1][1]
+        yield Breach(Rule.CLOCKS_LOW, look.at_s - since_s, str(clocks))
     if watch.pace.slow:
         yield Breach(Rule.SLOW, 0.0, watch.pace.detail)
     if look.short:

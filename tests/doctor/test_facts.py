@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparkops.doctor import facts
-from sparkops.doctor.facts import Clocks, MachineFacts
+from sparkops.doctor.facts import MachineFacts
+from sparkops.nodes.host import Clocks
 from sparkops.nodes.local import LocalNode
 
 SMALLEST = MachineFacts(False, {}, (), toolkit=False, gpu="", gpu_error="")

@@ -14,11 +14,12 @@ from sparkops.config.fabric import FabricRules as Rules
 from sparkops.config.reference import reference
 from sparkops.doctor import rules
 from sparkops.doctor.diagnosis import Diagnosis
-from sparkops.doctor.facts import Clocks, MachineFacts, NodeFacts
+from sparkops.doctor.facts import MachineFacts, NodeFacts
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.network import topology
 from sparkops.network.finding import Severity
 from sparkops.network.topology import Transport
+from sparkops.nodes.host import Clocks
 from sparkops.watch.rules import Rule
 from tests import sparks
 from tests.examples import HOST, container, node, rank

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from sparkops.command import Command, Completed
 from sparkops.engines.vllm.figures import STEPS
+from sparkops.errors import CommandFailed, NotReady, SparkopsError
 from sparkops.exchange import Reply, Request
 from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
 from sparkops.guard.environment import NodeClock
@@ -19,6 +21,7 @@ from sparkops.guard.node_report import Sampled
 from sparkops.guard.state import State
 from sparkops.guard_client import engine_spec
 from sparkops.names import Slot
+from sparkops.nodes.host import Clocks
 from sparkops.nodes.local import LocalNode
 from sparkops.smoke.prompts import COMPLETIONS
 from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
@@ -28,6 +31,7 @@ from sparkops.swap.model import Deployment, Mode, Replica
 from sparkops.swap.orders import order
 from sparkops.watch.finding import read_findings
 from sparkops.watch.pace import EVERY_S, LAST, PAST, WARM_S
+from sparkops.watch.rules import STUCK
 from tests.examples import container, rank
 from tests.guard.promoted import promoted_rank
 
@@ -41,14 +45,13 @@ QUICK: dict[str, Any] = {
 SILENT = SmokeReport(0, 1, (CheckVerdict("health", 1, 0.1, CheckFinding("no answer within 10 s")),), (), 0.1)
 
 
-@dataclass
-class Kept:
-    """An executor without threads; `sent` counts the questions."""
+LOW = (Clocks(702, 3003, 96),)
 
-    sent: int = 0
+
+class Kept:
+    """An executor without threads."""
 
     def submit(self, fn: Any, /, *args: Any) -> Future[Any]:
-        self.sent += 1
         future: Future[Any] = Future()
         future.set_result(fn(*args))
         return future
@@ -66,6 +69,10 @@ class Node:
     report: SmokeReport = SILENT
     tok_s: float | None = 20.0
     """The speed that is measured."""
+    sent: int = 0
+    """Questions and streams that the engine got."""
+    clocks: list[tuple[Clocks, ...] | SparkopsError] = field(default_factory=list)
+    """What the driver answers, one after the other, and then nothing."""
     told: list[tuple[str, str]] = field(default_factory=list)
     """What the leader is to learn of the engine, at each look: why it is dead, and what is garbage in its answers."""
 
@@ -83,12 +90,23 @@ class Node:
             lambda name: Sampled(name, "", self.now_s, {"healthy": True, "first": self.figures}),
             self.lines.append,
             lambda _name, _started_at, dead, garbled: self.told.append((dead, garbled)),
-            send=lambda *_: self.report,
-            measure=lambda *_: self.tok_s,
+            send=lambda *_: self._sent(self.report),
+            measure=lambda *_: self._sent(self.tok_s),
+            read_clocks=lambda *_: self._clocks(),
             executor=executor,
             clock=lambda: self.now_s,
             now=lambda: 1000.0 + self.now_s,
         )
+
+    def _sent(self, answer: Any) -> Any:
+        self.sent += 1
+        return answer
+
+    def _clocks(self) -> tuple[Clocks, ...]:
+        answer = self.clocks.pop(0) if self.clocks else ()
+        if isinstance(answer, SparkopsError):
+            raise answer
+        return answer
 
     def looks(self, number: int) -> None:
         for _ in range(number):
@@ -181,7 +199,7 @@ def test_no_question_is_sent_and_nothing_found_where_nothing_is_known(node: Node
     node.ranks = [replace(node.promoted, **changes)]
     node.looks(60)
 
-    assert (node.watcher.findings(), node.executor.sent) == ([], 0)
+    assert (node.watcher.findings(), node.sent) == ([], 0)
 
 
 def test_a_busy_engine_that_makes_steps_gets_no_question(node: Node) -> None:
@@ -189,14 +207,14 @@ def test_a_busy_engine_that_makes_steps_gets_no_question(node: Node) -> None:
         node.figures = {**node.figures, STEPS[0]: float(step)}
         node.looks(1)
 
-    assert (node.watcher.findings(), node.executor.sent) == ([], 0)
+    assert (node.watcher.findings(), node.sent) == ([], 0)
 
 
 def test_an_idle_engine_gets_one_question_a_minute(node: Node) -> None:
     node.figures = dict.fromkeys(STEPS, 0.0)
     node.looks(60)
 
-    assert node.executor.sent == 9
+    assert node.sent == 9
 
 
 @pytest.mark.parametrize(
@@ -355,3 +373,39 @@ def test_another_engine_on_the_node_is_one_that_may_take_its_speed(
     (found,) = node.follower.promoted()
 
     assert found.alone is alone
+
+
+def test_a_gpu_at_low_clocks_is_a_finding_with_the_next_step(node: Node) -> None:
+    node.clocks = [LOW] * STUCK
+    for number in range(STUCK * 13):
+        node.figures = {**node.figures, STEPS[0]: float(number)}
+        node.looks(1)
+
+    (found,) = node.watcher.findings()
+    assert (found["code"], found["detail"]) == ("CLOCKS_LOW", "the GPU runs at 702 of 3003 MHz while 96 % busy")
+    assert "on n1, shows whether heat or power is the reason; otherwise sparkops node drain n1, then sudo" in str(
+        found["next_step"]
+    )
+
+
+def test_a_container_that_shows_no_clocks_is_not_asked_again(node: Node) -> None:
+    completed = Completed("n1", Command(("docker", "exec")), 127, "", "nvidia-smi: not found")
+    node.clocks = [CommandFailed(completed), *[LOW] * STUCK]
+    for number in range(STUCK * 20):
+        node.figures = {**node.figures, STEPS[0]: float(number)}
+        node.looks(1)
+
+    assert len(node.clocks) == STUCK
+    assert node.watcher.findings() == []
+    assert node.promoted.container
+    node.ranks = [replace(node.promoted, container=replace(node.promoted.container, started_at=99.0))]
+    node.looks(15)
+    assert len(node.clocks) == STUCK - 1
+
+
+def test_an_error_of_docker_is_logged_and_the_next_sample_is_read(node: Node) -> None:
+    node.clocks = [NotReady("n1", "docker does not answer"), LOW]
+    node.looks(30)
+
+    assert node.clocks == []
+    assert [line for line in node.lines if "clocks not read" in line]

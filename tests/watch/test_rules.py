@@ -11,6 +11,7 @@ import pytest
 from sparkops.engines.vllm.figures import STEPS
 from sparkops.exchange import Reply, Request
 from sparkops.guard.node_report import IDLE_S
+from sparkops.nodes.host import Clocks
 from sparkops.smoke.coverage import lightest, planned
 from sparkops.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
 from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
@@ -18,7 +19,7 @@ from sparkops.status.node_survey import figures
 from sparkops.swap.journal import HOUR_S, RESTARTS
 from sparkops.watch import rules
 from sparkops.watch.pace import EVERY_S, LAST, PAST, WARM_S
-from sparkops.watch.rules import ASK_S, DOWN_S, FAILURES, SAMPLE_S, EngineLook, LightAnswer
+from sparkops.watch.rules import ASK_S, CLOCKS_S, DOWN_S, FAILURES, SAMPLE_S, STUCK, EngineLook, LightAnswer
 from tests.examples import recipe
 
 pytestmark = pytest.mark.unit
@@ -60,6 +61,7 @@ def engine() -> Engine:
 def test_the_figures_that_docs_guard_md_names() -> None:
     assert (ASK_S, FAILURES, rules.BAD_ANSWERS) == (60.0, 3, 3)
     assert (DOWN_S, rules.MOST_RESTARTS, SAMPLE_S) == (300.0, 3, 3 * IDLE_S)
+    assert (CLOCKS_S, STUCK) == (120.0, 5)
 
 
 def stalled(engine: Engine) -> None:
@@ -296,6 +298,53 @@ def test_an_engine_that_is_slower_than_its_past_is_found_also_after_it_was_start
 def test_a_node_without_memory_is_found_while_it_lasts(engine: Engine) -> None:
     assert engine.after(1.0, short="0.9 GiB of memory left") == ["LOW_MEMORY"]
     assert engine.after(1.0, short="") == []
+
+
+HOT, LOW, IDLE = Clocks(2398, 3003, 96), Clocks(702, 3003, 96), Clocks(208, 3003, 0)
+
+
+def test_a_gpu_that_computes_at_low_clocks_is_found_after_five_samples_in_a_row(engine: Engine) -> None:
+    for _ in range(STUCK - 1):
+        assert engine.after(CLOCKS_S, BUSY, clocks=(LOW,)) == []
+    assert engine.after(CLOCKS_S, {**BUSY, STEPS[0]: 6.0}, clocks=(HOT, LOW)) == ["CLOCKS_LOW"]
+    (breach,) = rules.breaches(engine.watch, RECIPE)
+    assert (breach.age_s, breach.detail) == (
+        (STUCK - 1) * CLOCKS_S,
+        "the GPU runs at 702 of 3003 MHz while 96 % busy",
+    )
+    assert engine.after(CLOCKS_S, PAGE, clocks=(HOT,)) == []
+
+
+@pytest.mark.parametrize("other", [(HOT,), (Clocks(1001, 3003, 96),)])
+def test_one_sample_at_good_clocks_begins_anew(engine: Engine, other: tuple[Clocks, ...]) -> None:
+    for clocks in (*[(LOW,)] * (STUCK - 1), other, *[(LOW,)] * (STUCK - 1)):
+        assert engine.after(1.0, clocks=clocks) == []
+
+
+@pytest.mark.parametrize("other", [(), (IDLE,), (Clocks(208, 3003, 79),)])
+def test_an_idle_gpu_and_none_show_nothing(engine: Engine, other: tuple[Clocks, ...]) -> None:
+    for clocks in (*[(LOW,)] * (STUCK - 1), *[other] * STUCK):
+        assert engine.after(1.0, clocks=clocks) == []
+    assert engine.after(1.0, clocks=(LOW,)) == ["CLOCKS_LOW"]
+
+
+def test_clocks_are_read_while_requests_run_at_most_every_two_minutes(engine: Engine) -> None:
+    engine.after(CLOCKS_S - 1.0, BUSY)
+    assert not rules.reads_clocks(engine.watch)
+    engine.after(1.0, BUSY)
+    assert rules.reads_clocks(engine.watch)
+    engine.after(1.0, BUSY, paused=True)
+    assert not rules.reads_clocks(engine.watch)
+    engine.after(1.0, PAGE, paused=False)
+    assert not rules.reads_clocks(engine.watch)
+
+
+def test_of_a_rank_above_0_they_are_read_whatever_it_does() -> None:
+    worker = Engine(EngineLook(0.0))
+    worker.after(CLOCKS_S)
+    assert rules.reads_clocks(worker.watch)
+    worker.after(1.0, running=False)
+    assert not rules.reads_clocks(worker.watch)
 
 
 def report(*replies: Reply) -> SmokeReport:
