@@ -134,6 +134,18 @@ def wheel_name(path: str) -> str:
     return UNNAMED if "$" in name else name
 
 
+ENVIRONMENT = re.compile(r"venv|(site|dist)-packages|^/(usr/local|opt/conda)$")
+"""Paths that hold the packages of a Python: a virtual environment, or the whole prefix."""
+
+
+def copied_environments(build: StagedBuild, stage: BuildStage) -> tuple[BuildStage, ...]:
+    """Return the earlier stages whose Python packages a stage or its parents copy."""
+    trace = _Trace(build)
+    placed = (item for ancestor in stage.lineage for step in ancestor.steps for item in trace.placed(step))
+    origins = (origin for _, source, origin in placed if origin and ENVIRONMENT.search(source))
+    return tuple({origin.name: origin for origin in origins}.values())
+
+
 class _Trace:
     def __init__(self, build: StagedBuild) -> None:
         self.stages = {stage.name: stage for stage in build.stages}
@@ -147,7 +159,7 @@ class _Trace:
 
     def _written(self, stage: BuildStage, directory: str, depth: int) -> Iterator[str]:
         for step in (step for ancestor in stage.lineage for step in ancestor.steps):
-            for target, source, origin in self._placed(step):
+            for target, source, origin in self.placed(step):
                 if name := wheel_name(source) if _overlap(target, directory) else "":
                     yield name
                 elif _overlap(target, directory) and (origin or len(target) >= len(directory)):
@@ -162,7 +174,7 @@ class _Trace:
                 elif not install and call.program not in KEEPS_FILES:
                     yield from self._copied(stage, directory, call, depth)
 
-    def _placed(self, step: BuildStep) -> Iterator[tuple[str, str, BuildStage | None]]:
+    def placed(self, step: BuildStep) -> Iterator[tuple[str, str, BuildStage | None]]:
         """Yield target, source and stage of all that COPY, ADD or a mount takes from elsewhere."""
         values = {**self.arguments, **step.values}
         for target, mount in _mounts(step):

@@ -167,6 +167,8 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         ("FROM vllm/vllm-openai:v0.23.0\nRUN pip install torch --index-url https://h/whl/cpu", [2]),
         ("FROM lmsysorg/sglang:v0.5.12\nRUN uv pip install torch==2.11.0+cpu", [2]),
         ("FROM nvcr.io/nvidia/pytorch:26.05-py3\nENV PIP_CONSTRAINT=\nRUN pip install --upgrade torch", [3]),
+        (f"{CUDA}\nRUN uv pip install torch==2.13.0.dev20260426+cu130 && uv pip install torchvision==0.27.0.dev20260427", [2]),
+        (f"{CUDA} AS a\nRUN pip install {PIN}\n{CUDA}\nCOPY --from=a /src /src\nRUN pip install -e .[vllm]", [5]),
         # packages that need another torch than the installed one
         (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install vllm==0.19.1", [3]),
         (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install torchvision==0.25.0 xformers==0.0.32.post2", [3]),
@@ -349,6 +351,11 @@ PASSING: dict[str, list[str]] = {
         f"{CUDA}\nCOPY requirements.txt /\nRUN pip install -r /requirements.txt && pip install flash-attn",
     ],
     "torch-override": [
+        # companions of one night
+        f"{CUDA}\nRUN uv pip install torch==2.13.0.dev20260426+cu130 && uv pip install torchvision==0.27.0.dev20260426+cu130",
+        # the packages of another stage
+        f"{CUDA} AS a\nRUN pip install {PIN} && pip install vllm==0.23.0\n{CUDA}\nCOPY --from=a /opt/venv /opt/venv\n"
+        "RUN pip install -e .[vllm]",
         f"{CUDA}\n{HELD}\nRUN uv pip install /w/*.whl",
         f"{CUDA} AS base-arm64\n{HELD}\nFROM base-${{TARGETARCH}}\nRUN uv pip install vllm",
         f"{CUDA}\nRUN printf '%s\\n' '{PIN}' a > /o && uv pip install vllm --overrides=/o",

@@ -10,7 +10,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 from sparkops.lint.dockerfile import BuildStage, StagedBuild
-from sparkops.lint.files import ENGINES, UNNAMED, WrittenFiles, located, wheel_name, wheels_in, written_files
+from sparkops.lint.files import (
+    ENGINES,
+    UNNAMED,
+    WrittenFiles,
+    copied_environments,
+    located,
+    wheel_name,
+    wheels_in,
+    written_files,
+)
 from sparkops.lint.finding import Violation
 from sparkops.lint.installs import SOURCE, Install, lines, needing_torch, package, pins, version
 from sparkops.lint.rules.cuda import cuda_stages
@@ -42,6 +51,8 @@ KEEP_FIX = (
 ENGINE = re.compile(rf"\b({'|'.join(sorted(ENGINES))})\b")
 TORCH_LINE = re.compile(r"(?<![\w.-])torch(?![\w./-]*\.(py|txt)\b|\w)")
 EDITORS = frozenset({"sed", "grep", "perl"})
+NIGHTLY = re.compile(r"\.dev[0-9]{8}(?![0-9])")
+"""The day of a nightly build: its companions of the same day need the torch of that day."""
 FULL_VERSION = re.compile(r"[0-9][^$`*]*\+[^$`*]+")
 
 
@@ -62,6 +73,8 @@ class _TorchPins:
 
     stage: BuildStage
     file_strips: bool = False
+    copied: tuple[BuildStage, ...] = ()
+    """The stages whose Python packages it copies."""
 
     @cached_property
     def installing(self) -> list[Install]:
@@ -82,6 +95,11 @@ class _TorchPins:
     def installs(self) -> list[Install]:
         """The calls of its parents and its own."""
         return [install for stage in self.stage.lineage for install in stage.installs]
+
+    @cached_property
+    def environment(self) -> list[Install]:
+        """The calls that filled its Python: those of stages whose packages it copies, of its parents and its own."""
+        return [*(install for stage in self.copied for install in _TorchPins(stage).installs), *self.installs]
 
     @cached_property
     def files(self) -> WrittenFiles:
@@ -135,7 +153,7 @@ class _TorchPins:
     def torch_before(self, install: Install) -> str | None:
         """Return the version of torch before a call; empty if unknown, None without torch."""
         torch = _torch_of_image(self.stage.root) if self.image_has_torch else None
-        for call in self.installs[: self.installs.index(install)]:
+        for call in self.environment[: self.environment.index(install)]:
             names = PINNING if call.engines else ("--requirement",)
             pinned = [*call.pins, *(pin for file in self.named_files(call, names) for pin in pins(file.text or ""))]
             if call.verb == "uninstall":
@@ -216,7 +234,8 @@ class _TorchPins:
         """
         if install.changes(name) or (built and self._clones(name)):
             return False
-        earlier = (call for call in self.installs[: self.installs.index(install)] if call.tool == install.tool)
+        before = self.environment[: self.environment.index(install)]
+        earlier = (call for call in before if call.tool == install.tool)
         named = (text for call in earlier for text in call.engines if package(text, call.directory) == name)
         if any(not wanted or version(text) == wanted for text in named):
             return True
@@ -227,6 +246,8 @@ class _TorchPins:
         """Return whether a package needs no other torch than the installed one."""
         if name in BOUND and (built_for := _torch_of_wheel(requirement)):
             return built_for in {"".join(pin.split(".")[:2]) for pin in [*self.pins, torch] if pin}
+        if name in BOUND and (day := NIGHTLY.search(wanted)) and day[0] in torch:
+            return True
         needed = required(name, wanted)
         if needed is None:
             return name not in BOUND or bool(wanted and release(torch))  # a pair of versions was tried together
@@ -346,7 +367,7 @@ def _unpinned(stage_pins: _TorchPins) -> Iterator[str]:
 def check_override(build: StagedBuild) -> Iterator[Violation]:
     """Yield, for each stage and problem, the first call that may replace torch."""
     strips = any(_TorchPins(stage).strips for stage in build.stages)
-    all_pins = [_TorchPins(stage, strips) for stage in cuda_stages(build)]
+    all_pins = [_TorchPins(stage, strips, copied_environments(build, stage)) for stage in cuda_stages(build)]
     overriding = next((stage_pins.stage.name for stage_pins in all_pins if stage_pins.overrides), "")
     for stage_pins in all_pins:
         problems: dict[str, list[tuple[Install, str]]] = {}
