@@ -22,8 +22,9 @@ import requests
 from sparkops.gateway import commands
 from sparkops.names import Slot
 from sparkops.status.clients import KEY, QUESTION, Model, configuration
-from tests.gateway.here import HereNode, configured, free_port
+from tests.gateway.here import HereNode, configured
 from tests.gateway.here import Program as Gateway
+from tests.ports import free_port
 from tests.standin.program import Program as Engine
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(3600)]

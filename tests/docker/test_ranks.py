@@ -17,7 +17,7 @@ from sparkops.engines.launch import RankProgram, Seat
 from sparkops.names import Slot
 from sparkops.release import Rank, Release
 from tests import examples
-from tests.smoke.server import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.local  # real shells read real files
 

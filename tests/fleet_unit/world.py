@@ -25,7 +25,7 @@ from tests import examples
 from tests.fleet_unit.machine import Facts, Machine
 from tests.fleet_unit.nodes import Impatient, MachineNode
 from tests.fleet_unit.recipes import recipe
-from tests.smoke.server import free_port
+from tests.ports import free_port
 
 
 @dataclass

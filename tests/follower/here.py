@@ -26,7 +26,8 @@ from sparkops.swap.orders import Order, order
 from tests.examples import INPUTS
 from tests.fleet.images import INSTALL, Image
 from tests.fleet.shell import docker
-from tests.standin.program import HERE, free_port
+from tests.ports import free_port
+from tests.standin.program import HERE
 
 NODE = "here"
 PATIENCE_S = 120.0

@@ -19,7 +19,8 @@ from sparkops.gateway import files
 from sparkops.gateway import image as render
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
-from tests.gateway.here import PROGRAM, WITHIN_S, Program, free_port
+from tests.gateway.here import PROGRAM, WITHIN_S, Program
+from tests.ports import free_port
 
 KEY = "sk-valid-0123456789abcdef"
 ROOM = "command /usr/local/bin/gateway "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from sparkops.gateway.image import Service
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import OnLine, Stream
 from tests.fleet import engine, shell
+from tests.ports import free_port
 
 PROGRAM = shipped.PACKAGE.parent / "templates/gateway/program"
 WITHIN_S = 60.0
@@ -81,11 +81,6 @@ def configured(state: Path, run: Path, ports: tuple[int, int] | None = None, **s
     gateway = Gateway(node="n", metrics_port=metrics, **settings)
     given = render.config([Service("chat", service)], gateway, files.load_templates())
     return {name: moved(text, state, run) for name, text in given.items()}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def moved(text: str, state: Path, run: Path) -> str:

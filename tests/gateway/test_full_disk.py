@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.here import WITHIN_S, Program, configured, free_port
+from tests.gateway.here import WITHIN_S, Program, configured
 from tests.gateway.test_program import CONFIG, disk  # noqa: F401  # a fixture
 from tests.guard.disk import FULL, fill, mounted
+from tests.ports import free_port
 
 pytestmark = pytest.mark.local
 HOLD = ("hold", "chat", "1.2", "60", "540", "500")

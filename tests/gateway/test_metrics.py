@@ -14,7 +14,8 @@ from sparkops.gateway import files
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service, hashed
 from sparkops.gateway.image import files as gateway_files
-from tests.gateway.here import Program, free_port, moved
+from tests.gateway.here import Program, moved
+from tests.ports import free_port
 
 KEY = "figures-5f0d3c1b9a7e24680"
 SERVICES = [Service("chat", 9100)]

@@ -20,7 +20,8 @@ from sparkops.swap.model import Answer, Phase
 from sparkops.swap.orders import order
 from tests.guard.test_reproductions import BOOT, NEW, begun, runs
 from tests.guard.test_restarted import engine, until
-from tests.smoke.server import free_port, to
+from tests.ports import free_port
+from tests.smoke.server import to
 
 ME = os.geteuid()
 

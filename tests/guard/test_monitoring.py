@@ -23,6 +23,7 @@ from sparkops.guard.state import Monitored, State
 from sparkops.swap.model import Answer, Phase
 from tests.deploy.states import swapping
 from tests.examples import HOST, container, rank
+from tests.ports import free_port
 
 KEY, OTHER = "k" * 32, "o" * 32
 FIGURES = b"sparkops_guard_leads 1.0\n"
@@ -30,11 +31,6 @@ FIGURES = b"sparkops_guard_leads 1.0\n"
 
 def digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 @pytest.fixture

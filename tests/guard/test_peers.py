@@ -27,7 +27,7 @@ from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import Order
-from tests.standin.program import free_port
+from tests.ports import free_port
 
 FLEET = b"the key of this fleet"
 KEY = messages.derive(FLEET, "spark-2")

@@ -31,7 +31,8 @@ from sparkops.swap.model import Answer, Mode, Phase
 from tests import examples
 from tests.guard.test_reproductions import BOOT, OLD, SERVING, begun, runs
 from tests.nodes.recording import RecordingNode
-from tests.smoke.server import free_port, to
+from tests.ports import free_port
+from tests.smoke.server import to
 
 PATIENCE_S = 60.0
 SERVES, FAILS = HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE

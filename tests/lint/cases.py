@@ -6,6 +6,7 @@ CUDA = "FROM nvidia/cuda:13.0.2-devel-ubuntu24.04"
 SLIM = "FROM python:3.12-slim"
 PATIENT = "ENV UV_HTTP_TIMEOUT=600 UV_HTTP_RETRIES=10"
 PIN = "torch==2.11.0+cu130"
+NIGHT = "20260426"
 HELD = f"ENV UV_OVERRIDE=/opt/o.txt\nRUN echo '{PIN}' > $UV_OVERRIDE"
 SHA = "a6b593d2826719dcf4892609af7b84ee23aaf32a"
 TOKEN = "hf_" + "abcdefghijklmnopqrst"
@@ -167,7 +168,8 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
         ("FROM vllm/vllm-openai:v0.23.0\nRUN pip install torch --index-url https://h/whl/cpu", [2]),
         ("FROM lmsysorg/sglang:v0.5.12\nRUN uv pip install torch==2.11.0+cpu", [2]),
         ("FROM nvcr.io/nvidia/pytorch:26.05-py3\nENV PIP_CONSTRAINT=\nRUN pip install --upgrade torch", [3]),
-        (f"{CUDA}\nRUN uv pip install torch==2.13.0.dev20260426+cu130 && uv pip install torchvision==0.27.0.dev20260427", [2]),
+        (f"{CUDA}\nRUN uv pip install torch==2.13.0.dev{NIGHT}+cu130\n"
+         "RUN uv pip install torchvision==0.27.0.dev20260427", [3]),
         (f"{CUDA} AS a\nRUN pip install {PIN}\n{CUDA}\nCOPY --from=a /src /src\nRUN pip install -e .[vllm]", [5]),
         # packages that need another torch than the installed one
         (f"{CUDA}\nRUN uv pip install {PIN}\nRUN uv pip install vllm==0.19.1", [3]),
@@ -352,9 +354,10 @@ PASSING: dict[str, list[str]] = {
     ],
     "torch-override": [
         # companions of one night
-        f"{CUDA}\nRUN uv pip install torch==2.13.0.dev20260426+cu130 && uv pip install torchvision==0.27.0.dev20260426+cu130",
+        f"{CUDA}\nRUN uv pip install torch==2.13.0.dev{NIGHT}+cu130\n"
+        f"RUN uv pip install torchvision==0.27.0.dev{NIGHT}+cu130",
         # the packages of another stage
-        f"{CUDA} AS a\nRUN pip install {PIN} && pip install vllm==0.23.0\n{CUDA}\nCOPY --from=a /opt/venv /opt/venv\n"
+        f"{CUDA} AS a\nRUN pip install {PIN} && pip install vllm==0.23.0\n{CUDA}\nCOPY --from=a /v/venv /v/venv\n"
         "RUN pip install -e .[vllm]",
         f"{CUDA}\n{HELD}\nRUN uv pip install /w/*.whl",
         f"{CUDA} AS base-arm64\n{HELD}\nFROM base-${{TARGETARCH}}\nRUN uv pip install vllm",

@@ -21,7 +21,8 @@ from sparkops.config.inventory import Fleet
 from sparkops.monitoring import ALERTS, files
 from tests.monitoring.conftest import fleet_of
 from tests.monitoring.programs import program
-from tests.monitoring.world import World, free_port
+from tests.monitoring.world import World
+from tests.ports import free_port
 
 pytestmark = pytest.mark.local
 WITHIN_S = 120.0

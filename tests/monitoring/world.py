@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from sparkops.watch.finding import EngineFinding
 from tests.deploy.states import serving, swapping
 from tests.examples import HOST, container, rank
 from tests.monitoring.conftest import KEY, NODES
+from tests.ports import free_port
 
 GOOD_SERVICE = ServiceFigures(serving().journal, Answer.YES, needs_operator=False)
 BAD_SERVICE = ServiceFigures(swapping(Phase.LOAD).journal, Answer.NO, needs_operator=True)
@@ -56,11 +56,6 @@ REPLIES = """\
 haproxy_backend_http_responses_total{{proxy="be_chat_blue",code="2xx"}} {good}
 haproxy_backend_http_responses_total{{proxy="be_chat_blue",code="5xx"}} {bad}
 """
-
-
-def free_port(address: str = "127.0.0.1") -> int:
-    with socket.create_server((address, 0)) as free:
-        return int(free.getsockname()[1])
 
 
 @dataclass

@@ -20,6 +20,7 @@ from sparkops.engines import endpoints
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.model import Answer
+from tests.ports import free_port
 
 STAND_IN = Path(__file__).parent.parent.parent / "templates/stand-in"
 Play = Callable[[socket.socket, str], None]
@@ -89,13 +90,6 @@ def chunk(text: str) -> bytes:
     """One chunk of a chunked response."""
     raw = text.encode()
     return f"{len(raw):x}\r\n".encode() + raw + b"\r\n"
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 @dataclass

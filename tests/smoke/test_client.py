@@ -16,7 +16,8 @@ from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Stream
 from sparkops.smoke.client import Client
-from tests.smoke.server import Play, Player, chunk, free_port, head, to, whole
+from tests.ports import free_port
+from tests.smoke.server import Play, Player, chunk, head, to, whole
 
 HEALTH = Request("/health", timeout_s=5.0)
 

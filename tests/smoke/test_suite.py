@@ -15,7 +15,8 @@ from sparkops.smoke import suite
 from sparkops.smoke.results import CheckVerdict, SmokeReport
 from sparkops.smoke.suite import Server
 from tests.examples import recipe
-from tests.smoke.server import Engine, free_port, to
+from tests.ports import free_port
+from tests.smoke.server import Engine, to
 
 ARGS = {
     "max-model-len": 32768,

@@ -6,7 +6,6 @@ import importlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import requests
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "templates" / "stand-in"
@@ -27,13 +28,6 @@ def module(name: str) -> Any:
     if str(HERE) not in sys.path:
         sys.path.append(str(HERE))
     return importlib.import_module(f"stand_in.{name}")
-
-
-def free_port() -> int:
-    """A port that nobody has."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 class Program:

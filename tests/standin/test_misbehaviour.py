@@ -15,7 +15,8 @@ from sparkops.config import recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.smoke.results import SmokeReport
 from sparkops.smoke.suite import Server, run
-from tests.standin.program import ROOT, Program, free_port
+from tests.ports import free_port
+from tests.standin.program import ROOT, Program
 
 FRANCE = "What is the capital of France?"
 RECIPE = recipe_file.load(ROOT / "recipes" / "stand-in.yaml")

@@ -14,7 +14,8 @@ from sparkops.nodes.member import Member
 from sparkops.startup.watch import LOG_LINES, StartMonitor
 from sparkops.swap.model import Answer
 from tests import examples
-from tests.smoke.server import Player, free_port, to, whole
+from tests.ports import free_port
+from tests.smoke.server import Player, to, whole
 
 DAY_S = 86400.0
 STAMP = "2026-11-20T{:02}:{:02}:{:02}.{}00000000Z"

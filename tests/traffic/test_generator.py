@@ -16,7 +16,8 @@ import pytest
 from sparkops.traffic.generator import Traffic
 from sparkops.traffic.report import TrafficReport
 from sparkops.traffic.sender import is_openai_error
-from tests.standin.program import Program, free_port
+from tests.ports import free_port
+from tests.standin.program import Program
 
 NO_SERVER = b'{"error":{"message":"nothing serves stand-in","type":"service_unavailable","param":null,"code":503}}'
 BROKEN = ("cut", "closed", "reset", "refused")
