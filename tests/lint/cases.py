@@ -274,6 +274,7 @@ FAILING: dict[str, list[tuple[str, list[int]]]] = {
     ],
     "git-pin": [
         (f"{SLIM}\nRUN git clone https://h/x.git && cd x && make", [2]),
+        (f"{SLIM}\nRUN git clone && git clone https://h/x.git", [2, 2]),
         (f"{SLIM}\nRUN git clone -b main https://h/x", [2]),
         (f"ARG REF=main\n{SLIM}\nARG REF\nRUN git clone https://h/x && git -C x checkout $REF", [4]),
         (f"{SLIM}\nRUN git clone https://h/x\nRUN git clone https://h/y && git checkout {SHA}", [2]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import zip_longest
 
 from sparkops.lint.dockerfile import BuildStage, BuildStep, StagedBuild
 from sparkops.lint.files import located, mounted, written_files
@@ -175,7 +176,7 @@ def _verb(call: Call) -> tuple[str, tuple[str, ...]]:
 
 def _refs(words: tuple[str, ...]) -> Iterator[str]:
     """Yield the refs that `git clone` checks out."""
-    for word, following in zip(words, (*words[1:], ""), strict=True):
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         name, sign, value = word.partition("=")
         if name in ("-b", "--branch", "--revision"):
             yield value if sign else following
