@@ -128,7 +128,11 @@ def imported(cli: Cli, text: str, name: str, folder: Path) -> Path:
     return ours
 
 
-@pytest.mark.parametrize(("text", "on"), [(ONE, ("node-1",)), (TWO, ("node-1", "node-2")), (LINE, ("node-1",))])
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [(ONE, ("node-1",)), (TWO, ("node-1", "node-2")), (LINE, ("node-1",))],
+    ids=["one node", "two nodes", "a docker run line"],
+)
 def test_it_is_pulled_by_its_digest_gated_and_answers(
     cli: Cli, nodes: RealFleet, pushed: str, text: str, on: tuple[str, ...], tmp_path: Path
 ) -> None:

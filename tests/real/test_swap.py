@@ -153,6 +153,7 @@ def test_a_detached_deploy_is_followed_from_elsewhere(anywhere: Service) -> None
     followed = json.loads(out)
     assert (follow.returncode, followed["result"], followed["mode"]) == (0, "done", "across"), err
     assert anywhere.status()["live"]["release"] == followed["release"]
+    wait_for(lambda: {container.release for container in anywhere.running()} == {followed["release"]})
 
 
 @pytest.mark.matrix
