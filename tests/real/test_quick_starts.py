@@ -123,7 +123,7 @@ def imported(cli: Cli, text: str, name: str, folder: Path) -> Path:
     recipe = yaml.safe_load(ours.read_text())
     questions = yaml.safe_load((checkpoints.TRAINER.parents[2] / "recipes/tiny-qwen3-cpu.yaml").read_text())
     recipe["serve"]["env"] |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    recipe["image"]["disk_gib"] = 8
+    recipe["image"] |= {"disk_gib": 8, "torch": {"version": "2.13.0", "backend": "cpu"}}
     ours.write_text(yaml.safe_dump({**recipe, **CPUS, "probe": questions["probe"]}))
     return ours
 
