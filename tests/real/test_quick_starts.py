@@ -144,7 +144,7 @@ def test_it_is_pulled_by_its_digest_gated_and_answers(
     assert (locked.code, locked.json["lock"]["parent"]["digest"]) == (0, pushed), locked.err
     built = cli("build", recipe, *where, "--once")
     assert built.code == 0, built.err
-    assert "passed its gates" in built.err
+    assert "gate passed: arguments: accepted by the parser of the image" in built.err
     planned = cli("plan", recipe, *where)
     assert planned.code == 0, planned.err
     service = Service(cli, nodes, str(recipe), "tiny-qwen3", port, {})
