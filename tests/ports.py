@@ -11,7 +11,7 @@ OURS = range(10_000, 32_000)
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port of an address of this machine that nobody has. Raises OSError for an address of another one."""
+    """Return a free port at an address of this machine. Raises OSError if there is none."""
     for port in random.sample(OURS, 100):
         with socket.socket() as tried, suppress(OSError):
             tried.bind((address, port))

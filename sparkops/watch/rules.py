@@ -206,8 +206,7 @@ def begin(look: EngineLook, pace: Pace = NO_PACE) -> EngineWatch:
     """Return a watch after its first look. The first question is due ASK_S later. `pace`: of its release so far."""
     down_s = None if look.running or look.starting or look.paused else look.at_s
     settled_s = look.at_s if look.running and not look.paused else None
-    first = replace(look, answer=None, tok_s=None, clocks=())
-    at_s = look.at_s
+    first, at_s = _counted(look, look.sample), look.at_s
     return EngineWatch(
         first, asked_s=at_s, down_s=down_s, settled_s=settled_s, measured_s=at_s, pace=pace, clocks_s=at_s
     )
@@ -221,8 +220,7 @@ def advance(watch: EngineWatch, look: EngineLook) -> EngineWatch:
         return replace(another, restarted_s=watch.restarted_s, down_s=watch.down_s)
     if look.paused:  # the next sample is compared with the last one, and the time between them does not count
         old = watch.last.sample
-        last = replace(look, sample=old and replace(old, at_s=look.at_s), answer=None, tok_s=None, clocks=())
-        return replace(watch, last=last, settled_s=None)
+        return replace(watch, last=_counted(look, old and replace(old, at_s=look.at_s)), settled_s=None)
     if watch.settled_s is None:
         watch = replace(watch, settled_s=look.at_s)
     if look.tok_s is not None:
@@ -233,8 +231,12 @@ def advance(watch: EngineWatch, look: EngineLook) -> EngineWatch:
     watch = _sampled(watch, look.sample)
     if look.answer is not None:
         watch = _answered(watch, look.at_s, look.answer)
-    last = replace(look, sample=look.sample or watch.last.sample, answer=None, tok_s=None, clocks=())
-    return replace(watch, last=last)
+    return replace(watch, last=_counted(look, look.sample or watch.last.sample))
+
+
+def _counted(look: EngineLook, sample: EngineSample | None) -> EngineLook:
+    """Return a look with this sample and without its results, each of which counts once."""
+    return replace(look, sample=sample, answer=None, tok_s=None, clocks=())
 
 
 def _sampled(watch: EngineWatch, new: EngineSample | None) -> EngineWatch:

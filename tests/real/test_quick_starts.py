@@ -114,9 +114,9 @@ def pushed(registry: Registry, built: str, model: str) -> Iterator[str]:
     registry.node.exec("docker", "rmi", "theirs")
 
 
-def imported(cli: Cli, text: str, name: str, folder: Path) -> Path:
+def imported(cli: Cli, text: str, folder: Path) -> Path:
     """The recipe as the import writes it, with what CPUs need."""
-    theirs, ours = folder / "theirs.yaml", folder / f"{name}.yaml"
+    theirs, ours = folder / "theirs.yaml", folder / "mine.yaml"
     theirs.write_text(text)
     ran = cli("import", theirs, "--use", IMAGE, "-o", ours)
     assert ran.code == 0, ran.err
@@ -136,7 +136,7 @@ def imported(cli: Cli, text: str, name: str, folder: Path) -> Path:
 def test_it_is_pulled_by_its_digest_gated_and_answers(
     cli: Cli, nodes: RealFleet, pushed: str, text: str, on: tuple[str, ...], tmp_path: Path
 ) -> None:
-    recipe = imported(cli, text, "mine", tmp_path)
+    recipe = imported(cli, text, tmp_path)
     port = yaml.safe_load(recipe.read_text())["serve"]["port"]
     where = pairs.on(on)
 
