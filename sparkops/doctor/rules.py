@@ -1,25 +1,32 @@
 """The findings of doctor: about each node, its resources, agents and weights, and about each pair of nodes. Pure.
 
-Each has a reason, an area and a next step.
+Each kind is one object: code, reason, severity, and where the facts of one node suffice, how it is found and fixed.
+`AREAS` lists them all.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
+from typing import NamedTuple
 
 from sparkops.command import quote
 from sparkops.config.image import Image
+from sparkops.config.node import NodeConfig
 from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER, GATEWAY
+from sparkops.doctor import repairs
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
 from sparkops.doctor.facts import NodeFacts
+from sparkops.doctor.repairs import Repair
 from sparkops.errors import NodeError, SparkopsError
-from sparkops.network import firewall, topology
+from sparkops.network import checks, environment, firewall, links, topology
 from sparkops.network.facts import Device, NodeFabric
 from sparkops.network.finding import Finding, Same, Severity, problems
+from sparkops.network.kind import Kind
 from sparkops.network.links import Link
 from sparkops.network.topology import Pair
 from sparkops.nodes.host import GIB, POWER_CUT
@@ -27,161 +34,504 @@ from sparkops.status.join import NEEDS_PERSON, without_node
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift, Memory, NodeRow
 from sparkops.watch.finding import EngineFinding
+from sparkops.watch.rules import Rule
 from sparkops.weights.checkpoint import ModelDirectory
 
-NCCL_FAILS = "Ranks use this link: NCCL fails on it, or waits for its timeout of 600 s."
-OPEN = "Any client that reaches the port can use the engine without a key, or disturb the ranks."
-UNLIKE = (
-    "Two Sparks with different drivers and kernels were 2.4 times slower than with the same ones (reported by al-engr)."
+WARNING = Severity.WARNING
+
+
+class Seen(NamedTuple):
+    """What a rule has seen on a node. `fixable`: whether the rule's fix helps in this case."""
+
+    problem: str
+    next_step: str
+    fixable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRule(Kind):
+    """A kind of finding about one node."""
+
+    find: Callable[[NodeFacts], Iterator[Seen]]
+    fix: Callable[[NodeConfig], Repair] | None = None
+    """The command of `doctor --fix`."""
+
+    def findings(self, node: NodeFacts) -> Iterator[Finding]:
+        for problem, step, fixable in self.find(node):
+            yield self.at(node.name, problem, step, fixable=fixable)
+
+
+UNREACHABLE = Kind("UNREACHABLE", "sparkops needs SSH and Docker to deploy to a node, read it or repair it.")
+
+NEEDS_OPERATOR = Kind(
+    NEEDS_PERSON, "The fleet does not continue by itself: each way on may cost requests or a release."
 )
-AREAS: Mapping[str, Mapping[str, str]] = {
-    "access": {
-        "UNREACHABLE": "sparkops needs SSH and Docker to deploy to a node, read it or repair it.",
-    },
-    "services": {
-        "NEEDS_PERSON": "The fleet does not continue by itself: each way on may cost requests or a release.",
-        "STALLED": "Clients wait and get nothing, while /health returns 200 (vllm-project/vllm#2731, #39863).",
-        "UNANSWERED": "The next client gets no answer either, while /health returns 200 (vllm-project/vllm#17972).",
-        "RANK_DOWN": "A replica answers only while all of its ranks run.",
-        "GARBAGE": "Clients get text without meaning, with status 200.",
-        "RESTARTS": "The engine loses its requests at each restart, and its guard starts it no more.",
-        "SLOW": "The same release was faster on the same node: a GPU at low clocks, a driver, or another program.",
-        "LOW_MEMORY": "A program that takes the last memory of a GB10 hangs it (vllm-project/vllm#46307, #56824).",
-        "GATEWAY_DOWN": "Clients get no answer from any service behind the gateway.",
-        "GATEWAY_CLOSED": "Clients call this address; a firewall, a wrong gateway.address or a stopped gateway "
-        "closes it.",
-        "STATUS_FAILED": "`sparkops status` cannot show the node either.",
-    },
-    "guards": {
-        "GUARD_DOWN": "On this node no engine starts after a boot, no memory floor is enforced and no swap continues.",
-        "GUARD_SILENT": "sparkops cannot read the services of this guard, and deploys that need it fail.",
-        "GUARD_NOT_REACHED": "Swaps wait for every guard that takes part.",
-        "CORDONED": "No release starts on the node until it returns.",
-        "CORDON_UNREAD": "Whether new releases may start on this node is unknown, so none does.",
-    },
-    "GPU": {
-        "GPU_SILENT": "An engine cannot start. GB10 needs the open kernel modules: with the proprietary ones of "
-        "580.173.02 nvidia-smi finds no device (Start9Labs/start-technologies#3693).",
-        "NO_DRIVER": "An engine with CUDA cannot start without the driver.",
-        "NO_TOOLKIT": "Docker's --gpus calls the programs of nvidia-container-toolkit.",
-        "NO_CDI_SPEC": "Docker reads the devices of a GPU from that file.",
-        "CLOCKS_LOW": "The GPU stays in a low-power state, at half the speed, until its power is cut "
-        "(eugr/spark-vllm-docker#334, Blackwellboy/model-serving-minefield#55).",
-        "DRIVER_590": "CUDA graph capture deadlocks with 590.x on GB10 (README of eugr/spark-vllm-docker).",
-    },
-    "open ports": {
-        "DOCKER_TCP": "Port 2375 has neither TLS nor a password (docs.docker.com, Protect the Docker daemon socket).",
-        "ENGINE_OPEN": OPEN,
-        "FILTER_MISSING": OPEN,
-        "FILTER_UNKNOWN": OPEN,
-    },
-    "memory": {
-        "MEMORY": "GPU and system share the memory of a Spark: a node without free memory answers no SSH until it "
-        "is reset (NVIDIA/dgx-spark-playbooks#116, NVIDIA/open-gpu-kernel-modules#1358).",
-        "NO_EARLYOOM": "The kernel's OOM killer acts too late if the GPU holds the memory: the node hangs first "
-        "(README of eugr/spark-vllm-docker, MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#193).",
-        "OOM_SCORE": "A node whose sshd or dockerd was killed cannot be repaired over SSH.",
-        "SWAP": "Under memory pressure, a node with a large swap thrashes instead of killing a process: keep swap "
-        "small or off, and run earlyoom (README of eugr/spark-vllm-docker).",
-        "PAGE_CACHE": "CUDA counts the page cache as used on GB10, so a loader can abort although memory is available "
-        "(MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205, NVIDIA/xr-ai#440).",
-    },
-    "Docker": {
-        "NO_BUILDKIT": "Images of sparkops are built with cache mounts and secrets, which only BuildKit has.",
-        "NO_LIVE_RESTORE": "dockerd stops every container when it ends with SIGTERM, as in an update of its package: "
-        "streams are cut, and every model loads again (docs.docker.com, Live restore).",
-        "DOCKER_OLD": "sparkops is tested with Docker Engine 26; its builds and copies need BuildKit's streams.",
-    },
-    "network": {
-        "LINK_DOWN": NCCL_FAILS,
-        "NO_RDMA": NCCL_FAILS,
-        "NO_UVERBS": "A container without these files has no RDMA.",
-        "NO_GID": NCCL_FAILS,
-        "NO_ANSWER": NCCL_FAILS,
-        "SAME_ADDRESS": NCCL_FAILS,
-        "SUBNET": NCCL_FAILS,
-        "FABRIC_NAMED": "The inventory names a port that the node does not have.",
-        "ENVIRONMENT": "NCCL and Gloo select the interface by name, and fail without it.",
-        "MTU": "TCP negotiates a packet size; RoCE drops larger packets without an error.",
-        "MTU_PATH": "TCP negotiates a packet size; RoCE drops larger packets without an error.",
-        "KERNEL_KHO": "NCCL cannot register memory, and exits at start (eugr/spark-vllm-docker#392).",
-        "KERNEL_RDMA": "NCCL cannot register memory, and exits at start; 7.0.0-30 works "
-        "(MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259).",
-        "SAME_SUBNET": "The kernel answers for both ports through either of them (docs/NETWORKING.md of "
-        "eugr/spark-vllm-docker).",
-        "NO_PEER": "A port without a peer carries no traffic.",
-        "CROSSED": "NCCL pairs devices by their order (AINode 0.5.11: ibv_modify_qp timed out).",
-        "HALF_PORT": "98 instead of 161 Gbit/s "
-        "(tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35).",
-        "SLOW_LINK": "Tensor parallelism waits for this link at every layer.",
-        "FIRMWARE": "The vendor does not test links between different firmware versions.",
-        "NO_PING": "The link was not tested.",
-    },
-    "disk": {
-        "DISK": "A build that fills the disk fails, and Docker with it.",
-        "WEIGHTS_UNREAD": "A deploy verifies the weights first, and fails the same way.",
-        "WEIGHTS_TWICE": "Weights of 60 to 80 GB fill the disk (eugr/spark-vllm-docker#262, spark-arena/sparkrun#291).",
-    },
-    "versions": {
-        "DRIVERS": UNLIKE,
-        "KERNELS": UNLIKE,
-    },
-    "clock": {
-        "CLOCK": "Timestamps of logs and events cannot be compared, and TLS may refuse certificates.",
-    },
-    "hub": {
-        "HUB_LOGIN": "Without a valid token the hub refuses gated models, and may answer 416 for public ones.",
-    },
+WATCHED = (
+    Kind(
+        Rule.STALLED,
+        "Clients wait and get nothing, while /health returns 200 (vllm-project/vllm#2731, #39863).",
+        WARNING,
+    ),
+    Kind(
+        Rule.UNANSWERED,
+        "The next client gets no answer either, while /health returns 200 (vllm-project/vllm#17972).",
+        WARNING,
+    ),
+    Kind(Rule.RANK_DOWN, "A replica answers only while all of its ranks run.", WARNING),
+    Kind(Rule.GARBAGE, "Clients get text without meaning, with status 200.", WARNING),
+    Kind(
+        Rule.RESTARTS,
+        "The engine loses its requests at each restart, and its guard starts it no more.",
+        WARNING,
+    ),
+    Kind(
+        Rule.SLOW,
+        "The same release was faster on the same node: a GPU at low clocks, a driver, or another program.",
+        WARNING,
+    ),
+    Kind(
+        Rule.LOW_MEMORY,
+        "A program that takes the last memory of a GB10 hangs it (vllm-project/vllm#46307, #56824).",
+        WARNING,
+    ),
+)
+"""What the guards watch for."""
+STATUS_FAILED = Kind("STATUS_FAILED", "`sparkops status` cannot show the node either.")
+
+GUARD_SILENT = Kind("GUARD_SILENT", "sparkops cannot read the services of this guard, and deploys that need it fail.")
+GUARD_NOT_REACHED = Kind("GUARD_NOT_REACHED", "Swaps wait for every guard that takes part.")
+CORDONED = Kind("CORDONED", "No release starts on the node until it returns.", WARNING)
+CORDON_UNREAD = Kind("CORDON_UNREAD", "Whether new releases may start on this node is unknown, so none does.")
+STARTABLE = ("created", "exited")
+
+
+def _down(container: str, node: NodeFacts) -> Iterator[Seen]:
+    """Yield a container that exists and does not run."""
+    state = node.agents.get(container, "running")
+    if state != "running":
+        startable = state in STARTABLE
+        step = f"docker start {container}" if startable else f"docker logs --tail 50 {container}"
+        yield Seen(f"the container {container} is {state}", step, startable)
+
+
+GATEWAY_DOWN = NodeRule(
+    "GATEWAY_DOWN",
+    "Clients get no answer from any service behind the gateway.",
+    find=partial(_down, GATEWAY),
+    fix=repairs.start_gateway,
+)
+GATEWAY_CLOSED = Kind(
+    "GATEWAY_CLOSED",
+    "Clients call this address; a firewall, a wrong gateway.address or a stopped gateway closes it.",
+    WARNING,
+)
+GUARD_DOWN = NodeRule(
+    "GUARD_DOWN",
+    "On this node no engine starts after a boot, no memory floor is enforced and no swap continues.",
+    find=partial(_down, CONTAINER),
+    fix=repairs.start_guard,
+)
+
+
+def _has_gpu(node: NodeFacts) -> bool:
+    return node.config.gpu not in (None, "none")
+
+
+def _gpu_silent(node: NodeFacts) -> Iterator[Seen]:
+    if _has_gpu(node) and node.machine.gpu_error:
+        step = "nvidia-smi on the node; after an update of the driver: sudo reboot"
+        yield Seen(f"nvidia-smi fails: {node.machine.gpu_error}", step)
+
+
+GPU_SILENT = NodeRule(
+    "GPU_SILENT",
+    "An engine cannot start. GB10 needs the open kernel modules: with the proprietary ones of 580.173.02 nvidia-smi "
+    "finds no device (Start9Labs/start-technologies#3693).",
+    find=_gpu_silent,
+)
+
+
+def _no_driver(node: NodeFacts) -> Iterator[Seen]:
+    if _has_gpu(node) and not node.machine.gpu_error and not node.fabric.driver:
+        other = f"`gpu: none` for {node.name} in the inventory"
+        yield Seen(
+            "no NVIDIA driver is loaded", f"sudo apt-get install nvidia-driver-580-open; sudo reboot; or {other}"
+        )
+
+
+NO_DRIVER = NodeRule("NO_DRIVER", "An engine with CUDA cannot start without the driver.", find=_no_driver)
+TOOLKIT = "sudo apt-get install nvidia-container-toolkit"
+
+
+def _no_toolkit(node: NodeFacts) -> Iterator[Seen]:
+    if node.config.gpu == "runtime" and not node.machine.toolkit:
+        cdi = node.machine.cdi
+        step = f"{TOOLKIT}, or set `gpu: cdi` for {node.name}: {cdi[0]} exists" if cdi else TOOLKIT
+        yield Seen("containers get no GPU", step)
+
+
+NO_TOOLKIT = NodeRule("NO_TOOLKIT", "Docker's --gpus calls the programs of nvidia-container-toolkit.", find=_no_toolkit)
+
+
+def _no_cdi_spec(node: NodeFacts) -> Iterator[Seen]:
+    if node.config.gpu == "cdi" and not node.machine.cdi:
+        generate, equipped = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", node.machine.toolkit
+        problem = "containers get no GPU: no CDI spec for nvidia.com/gpu in /etc/cdi or /var/run/cdi"
+        yield Seen(problem, generate if equipped else f"{TOOLKIT}; {generate}", equipped)
+
+
+NO_CDI_SPEC = NodeRule(
+    "NO_CDI_SPEC",
+    "Docker reads the devices of a GPU from that file.",
+    find=_no_cdi_spec,
+    fix=repairs.generate_cdi_spec,
+)
+
+
+def _clocks_low(node: NodeFacts) -> Iterator[Seen]:
+    """Yield a GPU that is busy and slow in every sample: an idle one is slow too, and one sample may be a transient."""
+    samples = node.machine.clocks
+    if samples and all(sample.stuck for sample in samples):
+        yield Seen(str(samples[-1]), POWER_CUT)
+
+
+CLOCKS_LOW = NodeRule(
+    Rule.CLOCKS_LOW,
+    "The GPU stays in a low-power state, at half the speed, until its power is cut "
+    "(eugr/spark-vllm-docker#334, Blackwellboy/model-serving-minefield#55).",
+    WARNING,
+    find=_clocks_low,
+)
+BAD_DRIVER = "590."
+
+
+def _bad_driver(node: NodeFacts) -> Iterator[Seen]:
+    driver = node.fabric.driver
+    if _has_gpu(node) and driver.startswith(BAD_DRIVER):
+        problem = f"driver {driver}: 590.x hangs on a GB10 during CUDA graph capture; 580.x does not"
+        yield Seen(problem, "sudo apt-get install nvidia-driver-580-open; sudo reboot")
+
+
+DRIVER_590 = NodeRule(
+    "DRIVER_590",
+    "CUDA graph capture deadlocks with 590.x on GB10 (README of eugr/spark-vllm-docker).",
+    WARNING,
+    find=_bad_driver,
+)
+
+
+def _docker_tcp(node: NodeFacts) -> Iterator[Seen]:
+    for address in node.machine.docker_tcp:
+        problem = f"Docker listens on {address}:2375 without TLS: any client that reaches it is root"
+        yield Seen(
+            problem, "Remove tcp:// from /etc/docker/daemon.json and dockerd's unit; sudo systemctl restart docker"
+        )
+
+
+DOCKER_TCP = NodeRule(
+    "DOCKER_TCP",
+    "Port 2375 has neither TLS nor a password (docs.docker.com, Protect the Docker daemon socket).",
+    WARNING,
+    find=_docker_tcp,
+)
+OPEN = "Any client that reaches the port can use the engine without a key, or disturb the ranks."
+ENGINE_OPEN = Kind("ENGINE_OPEN", OPEN, WARNING)
+FILTER_MISSING = Kind("FILTER_MISSING", OPEN, WARNING)
+FILTER_UNKNOWN = Kind("FILTER_UNKNOWN", OPEN, WARNING)
+
+DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, unless its recipe has another value
+MEMORY_GIB = 8.0  # spark-vllm-docker and NVIDIA's playbooks keep 8 to 10 GiB free
+SWAP_GIB = 8.0  # the limit of "small" in spark-vllm-docker's advice (swap small or off, with earlyoom), set by sparkops
+CACHE_GIB = 8.0  # of MemFree: tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark PR#19 drops caches below it
+SKEW_S = 5.0
+
+
+def _memory(node: NodeFacts) -> Iterator[Seen]:
+    available, total = node.host.memory_available_gib, node.host.memory_total_gib
+    if available < MEMORY_GIB:
+        problem = f"{available:.1f} of {total:.1f} GiB are available: a node without free memory may hang"
+        yield Seen(problem, f"Keep {MEMORY_GIB:g} GiB free: sparkops status shows what runs.")
+
+
+MEMORY = NodeRule(
+    "MEMORY",
+    "GPU and system share the memory of a Spark: a node without free memory answers no SSH until it is reset "
+    "(NVIDIA/dgx-spark-playbooks#116, NVIDIA/open-gpu-kernel-modules#1358).",
+    WARNING,
+    find=_memory,
+)
+
+
+def _unified(node: NodeFacts) -> bool:
+    """Return whether the GPU shares the node's memory."""
+    return _has_gpu(node) and not node.host.gpu_is_discrete
+
+
+def _no_earlyoom(node: NodeFacts) -> Iterator[Seen]:
+    if _unified(node) and not node.machine.oom_killers:
+        problem = "neither earlyoom, systemd-oomd nor nohang runs: no daemon kills a process before memory runs out"
+        yield Seen(problem, "sudo apt-get install earlyoom")
+
+
+NO_EARLYOOM = NodeRule(
+    "NO_EARLYOOM",
+    "The kernel's OOM killer acts too late if the GPU holds the memory: the node hangs first "
+    "(README of eugr/spark-vllm-docker, MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#193).",
+    WARNING,
+    find=_no_earlyoom,
+)
+
+
+def _oom_score(node: NodeFacts) -> Iterator[Seen]:
+    for daemon, score in sorted(node.machine.oom_score.items()):
+        if score >= 0:
+            unit = {"sshd": "ssh"}.get(daemon, "docker")
+            problem = f"when memory runs out, the kernel may kill {daemon} like any program (oom_score_adj {score})"
+            yield Seen(problem, f"sudo systemctl edit {unit}: OOMScoreAdjust=-500 under [Service], and restart it")
+
+
+OOM_SCORE = NodeRule(
+    "OOM_SCORE", "A node whose sshd or dockerd was killed cannot be repaired over SSH.", WARNING, find=_oom_score
+)
+
+
+def _swap(node: NodeFacts) -> Iterator[Seen]:
+    swap_gib = node.machine.swap_gib
+    if _unified(node) and swap_gib is not None and swap_gib > SWAP_GIB:
+        problem = f"swap has {swap_gib:.1f} GiB, expected up to {SWAP_GIB:g}"
+        yield Seen(problem, "sudo swapoff --all, and remove its line from /etc/fstab")
+
+
+SWAP = NodeRule(
+    "SWAP",
+    "Under memory pressure, a node with a large swap thrashes instead of killing a process: keep swap small or off, "
+    "and run earlyoom (README of eugr/spark-vllm-docker).",
+    WARNING,
+    find=_swap,
+)
+
+
+def _page_cache(node: NodeFacts) -> Iterator[Seen]:
+    free, available = node.host.memory_free_gib, node.host.memory_available_gib
+    idle = not any(container.running for container in node.containers)
+    if not _unified(node) or not node.host.gpu_shares_memory or not idle or free is None:
+        return
+    if free < CACHE_GIB <= available - free:
+        problem = f"{free:.1f} GiB are free without the page cache, {available:.1f} GiB with it: CUDA counts the first"
+        step = f"sparkops doctor --fix --node {node.name}: drops clean pages of {model_dir(node.config)}, without root"
+        yield Seen(problem, step, fixable=True)
+
+
+PAGE_CACHE = NodeRule(
+    "PAGE_CACHE",
+    "CUDA counts the page cache as used on GB10, so a loader can abort although memory is available "
+    "(MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205, NVIDIA/xr-ai#440).",
+    WARNING,
+    find=_page_cache,
+    fix=repairs.drop_pages,
+)
+
+
+def _no_buildkit(node: NodeFacts) -> Iterator[Seen]:
+    if not node.host.buildkit:
+        yield Seen("Docker has no BuildKit", "sudo apt-get install docker-buildx-plugin (docker-buildx on Debian)")
+
+
+NO_BUILDKIT = NodeRule(
+    "NO_BUILDKIT",
+    "Images of sparkops are built with cache mounts and secrets, which only BuildKit has.",
+    find=_no_buildkit,
+)
+
+
+def _no_live_restore(node: NodeFacts) -> Iterator[Seen]:
+    if node.machine.live_restore is False:
+        problem = "a restart or an update of Docker stops gateway, guard and engines: live-restore is off"
+        step = 'Set "live-restore": true in /etc/docker/daemon.json; sudo systemctl reload docker (nothing stops)'
+        yield Seen(problem, step)
+
+
+NO_LIVE_RESTORE = NodeRule(
+    "NO_LIVE_RESTORE",
+    "dockerd stops every container when it ends with SIGTERM, as in an update of its package: streams are cut, and "
+    "every model loads again (docs.docker.com, Live restore).",
+    WARNING,
+    find=_no_live_restore,
+)
+OLDEST_DOCKER = 24
+
+
+def _old_docker(node: NodeFacts) -> Iterator[Seen]:
+    if int(node.docker.split(".")[0]) < OLDEST_DOCKER:
+        step = f"sudo apt-get install --only-upgrade docker-ce: version {OLDEST_DOCKER} or newer"
+        yield Seen(f"Docker Engine is {node.docker}", step)
+
+
+DOCKER_OLD = NodeRule(
+    "DOCKER_OLD",
+    "sparkops is tested with Docker Engine 26; its builds and copies need BuildKit's streams.",
+    WARNING,
+    find=_old_docker,
+)
+NO_MEMORY = "RDMA cannot register memory (ibv_reg_mr: ENOMEM)"
+
+
+def _bad_kernel(node: NodeFacts, begin: str, step: str) -> Iterator[Seen]:
+    """Yield a kernel with which RDMA fails, by the prefix of its version."""
+    kernel = node.fabric.kernel
+    if _has_gpu(node) and node.fabric.devices and kernel.startswith(begin):
+        yield Seen(f"with kernel {kernel} {NO_MEMORY}", step)
+
+
+def _kernel_kho(node: NodeFacts) -> Iterator[Seen]:
+    if not node.machine.kho_off:
+        step = "Add kho=off to GRUB_CMDLINE_LINUX of /etc/default/grub; sudo update-grub; sudo reboot"
+        yield from _bad_kernel(node, "7.0.0-1019", step)
+
+
+KERNEL_KHO = NodeRule(
+    "KERNEL_KHO",
+    "NCCL cannot register memory, and exits at start (eugr/spark-vllm-docker#392).",
+    WARNING,
+    find=_kernel_kho,
+)
+
+
+def _kernel_rdma(node: NodeFacts) -> Iterator[Seen]:
+    step = "Boot 7.0.0-30-generic; sudo apt-mark hold linux-image-generic-hwe-24.04"
+    yield from _bad_kernel(node, "7.0.0-31-generic", step)
+
+
+KERNEL_RDMA = NodeRule(
+    "KERNEL_RDMA",
+    "NCCL cannot register memory, and exits at start; 7.0.0-30 works "
+    "(MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259).",
+    WARNING,
+    find=_kernel_rdma,
+)
+
+
+def _disk(node: NodeFacts) -> Iterator[Seen]:
+    free = node.host.disk_free_gib
+    if free is not None and free < DISK_GIB:
+        problem = f"{free:.1f} GiB are free for images; a build needs {DISK_GIB:g}"
+        yield Seen(problem, "sparkops prune --dry-run; docker system df lists other data")
+
+
+DISK = NodeRule("DISK", "A build that fills the disk fails, and Docker with it.", WARNING, find=_disk)
+
+
+def _weights_unread(node: NodeFacts) -> Iterator[Seen]:
+    if isinstance(node.weights, NodeError):
+        yield Seen(node.weights.problem, node.weights.next_step or f"sparkops models list --node {node.name}")
+
+
+WEIGHTS_UNREAD = NodeRule(
+    "WEIGHTS_UNREAD",
+    "A deploy verifies the weights first, and fails the same way.",
+    WARNING,
+    find=_weights_unread,
+)
+CACHED = "models--"
+"""Prefix of a model's directory in the hub's own cache."""
+
+
+def _weights_twice(node: NodeFacts) -> Iterator[Seen]:
+    """Yield each further copy of a model: in the model directory, and in the hub's own cache of the SSH user.
+
+    Copies are recognized by the recorded model and commit, in the cache by the model alone.
+    """
+    checkpoints = node.weights.checkpoints.values() if isinstance(node.weights, ModelDirectory) else ()
+    root, copies = model_dir(node.config), defaultdict[tuple[str, str], list[str]](list)
+    sizes = {f"{root}/{checkpoint.path}": checkpoint.size / GIB for checkpoint in checkpoints}
+    for checkpoint in checkpoints:
+        if checkpoint.complete and checkpoint.origin and not checkpoint.origin.steps and checkpoint.commit:
+            copies[checkpoint.origin.model, checkpoint.commit].append(f"{root}/{checkpoint.path}")
+    for (model, _), (first, *others) in copies.items():
+        for copy in others:
+            yield _duplicate(model, first, copy, sizes[copy])
+    kept = {model: directories[0] for (model, _), directories in copies.items()}
+    for directory, size in node.machine.hub_cache.items():
+        model = PurePath(directory).name.removeprefix(CACHED).replace("--", "/")
+        if model in kept and not PurePath(directory).is_relative_to(root):
+            yield _duplicate(model, kept[model], directory, size)
+
+
+def _duplicate(model: str, first: str, copy: str, size_gib: float) -> Seen:
+    problem = f"{model} exists twice: {first} and {copy} ({size_gib:.1f} GiB)"
+    return Seen(problem, f"If no recipe's model.path or program names it: rm -r {quote(copy)}")
+
+
+WEIGHTS_TWICE = NodeRule(
+    "WEIGHTS_TWICE",
+    "Weights of 60 to 80 GB fill the disk (eugr/spark-vllm-docker#262, spark-arena/sparkrun#291).",
+    WARNING,
+    find=_weights_twice,
+)
+
+
+def _clock(node: NodeFacts) -> Iterator[Seen]:
+    if abs(node.skew_s) > SKEW_S:
+        way = "ahead of" if node.skew_s > 0 else "behind"
+        problem = f"its clock is {abs(node.skew_s):.0f} s {way} this machine's"
+        step = "sudo timedatectl set-ntp true; timedatectl shows whether it is synchronized"
+        yield Seen(problem, step, fixable=True)
+
+
+CLOCK = NodeRule(
+    "CLOCK",
+    "Timestamps of logs and events cannot be compared, and TLS may refuse certificates.",
+    WARNING,
+    find=_clock,
+    fix=repairs.synchronize_clock,
+)
+DRIVERS = Kind("DRIVERS", checks.UNLIKE, WARNING)
+KERNELS = Kind("KERNELS", checks.UNLIKE, WARNING)
+FIRMWARE = Kind("FIRMWARE", "The vendor does not test links between different firmware versions.", WARNING)
+HUB_LOGIN = Kind("HUB_LOGIN", "Without a valid token the hub refuses gated models, and may answer 416 for public ones.")
+
+AREAS: Mapping[str, Sequence[Kind]] = {
+    "access": (UNREACHABLE,),
+    "services": (NEEDS_OPERATOR, *WATCHED, GATEWAY_DOWN, GATEWAY_CLOSED, STATUS_FAILED),
+    "guards": (GUARD_DOWN, GUARD_SILENT, GUARD_NOT_REACHED, CORDONED, CORDON_UNREAD),
+    "GPU": (GPU_SILENT, NO_DRIVER, NO_TOOLKIT, NO_CDI_SPEC, CLOCKS_LOW, DRIVER_590),
+    "open ports": (DOCKER_TCP, ENGINE_OPEN, FILTER_MISSING, FILTER_UNKNOWN),
+    "memory": (MEMORY, NO_EARLYOOM, OOM_SCORE, SWAP, PAGE_CACHE),
+    "Docker": (NO_BUILDKIT, NO_LIVE_RESTORE, DOCKER_OLD),
+    "network": (
+        *(links.LINK_DOWN, checks.NO_RDMA, checks.NO_UVERBS, links.NO_GID, checks.NO_ANSWER, links.SAME_ADDRESS),
+        *(links.SUBNET, links.FABRIC_NAMED, environment.ENVIRONMENT, links.MTU, checks.MTU_PATH, KERNEL_KHO),
+        *(KERNEL_RDMA, links.SAME_SUBNET, links.NO_PEER, links.CROSSED, links.HALF_PORT, checks.SLOW_LINK, FIRMWARE),
+        checks.NO_PING,
+    ),
+    "disk": (DISK, WEIGHTS_UNREAD, WEIGHTS_TWICE),
+    "versions": (DRIVERS, KERNELS),
+    "clock": (CLOCK,),
+    "hub": (HUB_LOGIN,),
 }
-"""Why each code matters, with its source unless it is a rule of sparkops, by area.
+"""Every kind by area; areas and kinds with the most urgent first."""
+KINDS = {kind.code: kind for kinds in AREAS.values() for kind in kinds}
+URGENCY = {code: number for number, code in enumerate(KINDS)}
+NODE_RULES = tuple(kind for kind in KINDS.values() if isinstance(kind, NodeRule))
 
-Areas and codes stand with the most urgent first.
-"""
-REASONS = {code: reason for codes in AREAS.values() for code, reason in codes.items()}
-URGENCY = {code: number for number, code in enumerate(REASONS)}
-
-
-def warning(code: str, node: str, problem: str, step: str, *, fixable: bool = False) -> Finding:
-    """Return a finding that stops no deploy."""
-    severity = Severity.WARNING
-    return Finding(code=code, node=node, problem=problem, next_step=step, severity=severity, fixable=fixable)
+UPDATE = "sudo apt-get update; sudo apt-get dist-upgrade; sudo reboot, on the older nodes"
+UPDATE_FIRMWARE = "sudo fwupdmgr refresh; sudo fwupdmgr update, on all nodes"
+SAME = (
+    Same(DRIVERS.code, "the NVIDIA driver", UPDATE, WARNING),
+    Same(KERNELS.code, "the kernel", UPDATE, WARNING),
+    Same(FIRMWARE.code, "the firmware of the RDMA devices", UPDATE_FIRMWARE, WARNING),
+)
 
 
 def explained(finding: Finding) -> Finding:
     """Return a finding with its reason; without one for a code of a newer guard."""
-    return finding.model_copy(update={"reason": REASONS.get(finding.code, "")})
+    kind = KINDS.get(finding.code)
+    return finding.model_copy(update={"reason": kind.why}) if kind else finding
 
 
-OLDEST_DOCKER = 24
-UPDATE = "sudo apt-get update; sudo apt-get dist-upgrade; sudo reboot, on the older nodes"
-UPDATE_FIRMWARE = "sudo fwupdmgr refresh; sudo fwupdmgr update, on all nodes"
-SAME = (
-    Same("DRIVERS", "the NVIDIA driver", UPDATE, Severity.WARNING),
-    Same("KERNELS", "the kernel", UPDATE, Severity.WARNING),
-    Same("FIRMWARE", "the firmware of the RDMA devices", UPDATE_FIRMWARE, Severity.WARNING),
-)
-
-NO_MEMORY = "RDMA cannot register memory (ibv_reg_mr: ENOMEM)"
-
-
-@dataclass(frozen=True)
-class BadKernel:
-    """A kernel with which RDMA fails, by the prefix of its version. `kho`: the boot option kho=off avoids it."""
-
-    code: str
-    begin: str
-    step: str
-    kho: bool = False
-
-
-NO_KHO = "Add kho=off to GRUB_CMDLINE_LINUX of /etc/default/grub; sudo update-grub; sudo reboot"
-OLDER = "Boot 7.0.0-30-generic; sudo apt-mark hold linux-image-generic-hwe-24.04"
-KERNELS = (
-    BadKernel("KERNEL_KHO", "7.0.0-1019", NO_KHO, kho=True),  # eugr/spark-vllm-docker#392
-    BadKernel("KERNEL_RDMA", "7.0.0-31-generic", OLDER),  # MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259
-)
-DRIVER = "590."
-"""Branch of the driver that deadlocks while CUDA graphs are captured: README of eugr/spark-vllm-docker."""
+def urgency(finding: Finding) -> tuple[bool, int]:
+    """Return what sorts problems first, then the most urgent kind; that of a newer guard last."""
+    return finding.severity is WARNING, URGENCY.get(finding.code, len(URGENCY))
 
 
 def skew(before_s: float, reported_s: float, after_s: float) -> float:
@@ -190,76 +540,12 @@ def skew(before_s: float, reported_s: float, after_s: float) -> float:
 
 
 def examine(node: NodeFacts) -> Iterator[Finding]:
-    yield from _docker(node)
-    yield from _gpu(node)
-    yield from resources(node)
-    yield from duplicates(node)
+    """Yield what the facts of one node show."""
+    for rule in NODE_RULES:
+        yield from rule.findings(node)
     if node.gateway:
         yield from firewall.engine_findings(node.name, node.containers, node.machine.open_ports, node.filtered)
     yield from firewall.rank_findings(node.name, node.containers, node.filtered)
-    for daemon, score in sorted(node.machine.oom_score.items()):
-        if score >= 0:
-            unit = {"sshd": "ssh"}.get(daemon, "docker")
-            problem = f"when memory runs out, the kernel may kill {daemon} like any program (oom_score_adj {score})"
-            step = f"sudo systemctl edit {unit}: OOMScoreAdjust=-500 under [Service], and restart it"
-            yield warning("OOM_SCORE", node.name, problem, step)
-
-
-def _docker(node: NodeFacts) -> Iterator[Finding]:
-    if int(node.docker.split(".")[0]) < OLDEST_DOCKER:
-        step = f"sudo apt-get install --only-upgrade docker-ce: version {OLDEST_DOCKER} or newer"
-        yield warning("DOCKER_OLD", node.name, f"Docker Engine is {node.docker}", step)
-    if not node.host.buildkit:
-        problem = "Docker has no BuildKit"
-        step = "sudo apt-get install docker-buildx-plugin (docker-buildx on Debian)"
-        yield Finding(code="NO_BUILDKIT", node=node.name, problem=problem, next_step=step)
-    if node.machine.live_restore is False:
-        problem = "a restart or an update of Docker stops gateway, guard and engines: live-restore is off"
-        step = 'Set "live-restore": true in /etc/docker/daemon.json; sudo systemctl reload docker (nothing stops)'
-        yield warning("NO_LIVE_RESTORE", node.name, problem, step)
-    for address in node.machine.docker_tcp:
-        problem = f"Docker listens on {address}:2375 without TLS: any client that reaches it is root"
-        step = "Remove tcp:// from /etc/docker/daemon.json and dockerd's unit; sudo systemctl restart docker"
-        yield warning("DOCKER_TCP", node.name, problem, step)
-
-
-def _gpu(node: NodeFacts) -> Iterator[Finding]:
-    error, name = node.machine.gpu_error, node.name
-    if node.config.gpu in (None, "none"):
-        return
-    if error:
-        step = "nvidia-smi on the node; after an update of the driver: sudo reboot"
-        yield Finding(code="GPU_SILENT", node=name, problem=f"nvidia-smi fails: {error}", next_step=step)
-    elif not node.fabric.driver:
-        step = f"sudo apt-get install nvidia-driver-580-open; sudo reboot; or `gpu: none` for {name} in the inventory"
-        yield Finding(code="NO_DRIVER", node=name, problem="no NVIDIA driver is loaded", next_step=step)
-    yield from _gpu_access(node)
-    yield from _known_bad(node)
-
-
-def _known_bad(node: NodeFacts) -> Iterator[Finding]:
-    """Yield versions of driver and kernel that are known to fail on a Spark."""
-    driver, kernel = node.fabric.driver, node.fabric.kernel
-    if driver.startswith(DRIVER):
-        problem = f"driver {driver}: 590.x hangs on a GB10 during CUDA graph capture; 580.x does not"
-        step = "sudo apt-get install nvidia-driver-580-open; sudo reboot"
-        yield warning("DRIVER_590", node.name, problem, step)
-    for bad in KERNELS if node.fabric.devices else ():
-        if kernel.startswith(bad.begin) and not (bad.kho and node.machine.kho_off):
-            yield warning(bad.code, node.name, f"with kernel {kernel} {NO_MEMORY}", bad.step)
-
-
-def _gpu_access(node: NodeFacts) -> Iterator[Finding]:
-    """Yield why containers get no GPU: --gpus needs the toolkit, CDI a spec, devices need neither."""
-    machine, install = node.machine, "sudo apt-get install nvidia-container-toolkit"
-    if node.config.gpu == "runtime" and not machine.toolkit:
-        step = f"{install}, or set `gpu: cdi` for {node.name}: {machine.cdi[0]} exists" if machine.cdi else install
-        yield Finding(code="NO_TOOLKIT", node=node.name, problem="containers get no GPU", next_step=step)
-    if node.config.gpu == "cdi" and not machine.cdi:
-        problem = "containers get no GPU: no CDI spec for nvidia.com/gpu in /etc/cdi or /var/run/cdi"
-        generate, fix = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", machine.toolkit
-        step = generate if fix else f"{install}; {generate}"
-        yield Finding(code="NO_CDI_SPEC", node=node.name, problem=problem, next_step=step, fixable=fix)
 
 
 def _alike(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
@@ -280,13 +566,13 @@ def diagnose(
     """
     nodes = [node for node in results.values() if isinstance(node, NodeFacts)]
     unreachable = [
-        Finding(code="UNREACHABLE", node=name, problem=without_node(error), next_step=error.next_step)
+        UNREACHABLE.at(name, without_node(error), error.next_step)
         for name, error in results.items()
         if isinstance(error, SparkopsError)
     ]
     of_nodes = [finding for node in nodes for finding in examine(node)]
     unique = dict.fromkeys([*unreachable, *of_nodes, *_alike(nodes), *topology.pair_findings(joined), *live])
-    findings = sorted(map(explained, unique), key=lambda finding: finding.severity is Severity.WARNING)
+    findings = sorted(map(explained, unique), key=urgency)
     rows = [_row(name, node) for name, node in results.items()]
     return Diagnosis(ok=not problems(findings), nodes=rows, pairs=list(map(_pair_row, joined)), findings=findings)
 
@@ -352,116 +638,50 @@ def _link_row(link: Link) -> LinkRow:
     return LinkRow(subnet=str(link.subnet), ends=ends)
 
 
-DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, unless its recipe has another value
-MEMORY_GIB = 8.0  # spark-vllm-docker and NVIDIA's playbooks keep 8 to 10 GiB free
-SWAP_GIB = 8.0  # the limit of "small" in spark-vllm-docker's advice (swap small or off, with earlyoom), set by sparkops
-CACHE_GIB = 8.0  # of MemFree: tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark PR#19 drops caches below it
-SKEW_S = 5.0
-CACHED = "models--"
-"""Prefix of a model's directory in the hub's own cache."""
-
-
-def resources(node: NodeFacts) -> Iterator[Finding]:
-    disk, memory = node.host.disk_free_gib, node.host.memory_available_gib
-    if disk is not None and disk < DISK_GIB:
-        problem = f"{disk:.1f} GiB are free for images; a build needs {DISK_GIB:g}"
-        yield warning("DISK", node.name, problem, "sparkops prune --dry-run; docker system df lists other data")
-    if memory < MEMORY_GIB:
-        problem = (
-            f"{memory:.1f} of {node.host.memory_total_gib:.1f} GiB are available: a node without free memory may hang"
-        )
-        yield warning("MEMORY", node.name, problem, f"Keep {MEMORY_GIB:g} GiB free: sparkops status shows what runs.")
-    if node.config.gpu not in (None, "none") and not node.host.gpu_is_discrete:
-        yield from _unified(node)
-    if abs(node.skew_s) > SKEW_S:
-        way = "ahead of" if node.skew_s > 0 else "behind"
-        problem = f"its clock is {abs(node.skew_s):.0f} s {way} this machine's"
-        step = "sudo timedatectl set-ntp true; timedatectl shows whether it is synchronized"
-        yield warning("CLOCK", node.name, problem, step, fixable=True)
-    yield from _clocks(node)
-
-
-def _unified(node: NodeFacts) -> Iterator[Finding]:
-    """Yield the findings about a node whose GPU shares its memory."""
-    machine, host = node.machine, node.host
-    if not machine.oom_killers:
-        problem = "neither earlyoom, systemd-oomd nor nohang runs: no daemon kills a process before memory runs out"
-        yield warning("NO_EARLYOOM", node.name, problem, "sudo apt-get install earlyoom")
-    if machine.swap_gib is not None and machine.swap_gib > SWAP_GIB:
-        problem = f"swap has {machine.swap_gib:.1f} GiB, expected up to {SWAP_GIB:g}"
-        yield warning("SWAP", node.name, problem, "sudo swapoff --all, and remove its line from /etc/fstab")
-    free, available = host.memory_free_gib, host.memory_available_gib
-    idle = not any(container.running for container in node.containers)
-    if idle and host.gpu_shares_memory and free is not None and free < CACHE_GIB <= available - free:
-        problem = f"{free:.1f} GiB are free without the page cache, {available:.1f} GiB with it: CUDA counts the first"
-        step = f"sparkops doctor --fix --node {node.name}: drops clean pages of {model_dir(node.config)}, without root"
-        yield warning("PAGE_CACHE", node.name, problem, step, fixable=True)
-
-
-def _clocks(node: NodeFacts) -> Iterator[Finding]:
-    """Yield a GPU that is busy and slow in every sample: an idle one is slow too, and one sample may be a transient."""
-    samples = node.machine.clocks
-    if samples and all(sample.stuck for sample in samples):
-        yield warning("CLOCKS_LOW", node.name, str(samples[-1]), POWER_CUT)
-
-
-def duplicates(node: NodeFacts) -> Iterator[Finding]:
-    """Yield each further copy of a model: in the model directory, and in the hub's own cache of the SSH user.
-
-    Copies are recognized by the recorded model and commit, in the cache by the model alone.
-    """
-    if isinstance(node.weights, NodeError):
-        step = node.weights.next_step or f"sparkops models list --node {node.name}"
-        yield warning("WEIGHTS_UNREAD", node.name, node.weights.problem, step)
-    checkpoints = node.weights.checkpoints.values() if isinstance(node.weights, ModelDirectory) else ()
-    root, copies = model_dir(node.config), defaultdict[tuple[str, str], list[str]](list)
-    sizes = {f"{root}/{checkpoint.path}": checkpoint.size / GIB for checkpoint in checkpoints}
-    for checkpoint in checkpoints:
-        if checkpoint.complete and checkpoint.origin and not checkpoint.origin.steps and checkpoint.commit:
-            copies[checkpoint.origin.model, checkpoint.commit].append(f"{root}/{checkpoint.path}")
-    for (model, _), (first, *others) in copies.items():
-        for copy in others:
-            yield _duplicate(node.name, model, first, copy, sizes[copy])
-    kept = {model: directories[0] for (model, _), directories in copies.items()}
-    for directory, size in node.machine.hub_cache.items():
-        model = PurePath(directory).name.removeprefix(CACHED).replace("--", "/")
-        if model in kept and not PurePath(directory).is_relative_to(root):
-            yield _duplicate(node.name, model, kept[model], directory, size)
-
-
-def _duplicate(node: str, model: str, first: str, copy: str, size_gib: float) -> Finding:
-    problem = f"{model} exists twice: {first} and {copy} ({size_gib:.1f} GiB)"
-    step = f"If no recipe's model.path or program names it: rm -r {quote(copy)}"
-    return warning("WEIGHTS_TWICE", node, problem, step)
-
-
-STARTABLE = ("created", "exited")
-NOT_REACHED = "GUARD_NOT_REACHED"
 Reports = Mapping[str, NodeReport | SparkopsError]
 
 
 def reached(nodes: Sequence[NodeFacts], reports: Reports, drift: Sequence[Drift]) -> Iterator[Finding]:
-    """Yield the agents that do not run or do not answer. `reports` and `drift` are those of status."""
+    """Yield the agents that run and do not answer. `reports` and `drift` are those of status."""
     for node in nodes:
         yield from _of_node(node, reports.get(node.name))
     for row in drift:
-        if row.code == NOT_REACHED:
+        if row.code == GUARD_NOT_REACHED.code:
             step = f"docker logs --tail 50 {CONTAINER}, on both nodes; docs/security.md lists the port"
-            yield Finding(code="GUARD_NOT_REACHED", node=row.node, problem=row.detail, next_step=step)
+            yield GUARD_NOT_REACHED.at(row.node, row.detail, step)
+
+
+def _of_node(node: NodeFacts, report: NodeReport | SparkopsError | None) -> Iterator[Finding]:
+    guard_runs, gateway_runs = (not any(rule.find(node)) for rule in (GUARD_DOWN, GATEWAY_DOWN))
+    if isinstance(report, SparkopsError) and guard_runs:
+        yield _unread(STATUS_FAILED, node.name, report)
+    if not isinstance(report, NodeReport):
+        return
+    if report.guard_error and guard_runs:
+        yield _unread(GUARD_SILENT, node.name, report.guard_error)
+    if report.cordon_error:
+        yield _unread(CORDON_UNREAD, node.name, report.cordon_error)
+    if report.gateway and report.gateway.problem and gateway_runs:
+        problem = f"{GATEWAY} does not answer: {report.gateway.problem}"
+        yield GATEWAY_DOWN.at(node.name, problem, f"docker logs --tail 50 {GATEWAY}")
+
+
+def _unread(kind: Kind, node: str, error: SparkopsError) -> Finding:
+    return kind.at(node, without_node(error), error.next_step or "sparkops status")
 
 
 def unresolved(drift: Sequence[Drift]) -> Iterator[Finding]:
     """Yield the services that need an operator, with the next step that status shows."""
     for row in drift:
-        if row.code == NEEDS_PERSON:
-            yield Finding(code="NEEDS_PERSON", node=row.node, problem=row.detail, next_step=row.next_step)
+        if row.code == NEEDS_OPERATOR.code:
+            yield NEEDS_OPERATOR.at(row.node, row.detail, row.next_step)
 
 
 def watched(found: Sequence[EngineFinding]) -> Iterator[Finding]:
-    """Yield the findings of the guards' watch, as status shows them."""
+    """Yield the findings of the guards' watch, as status shows them; those of a newer guard too."""
     for finding in found:
-        problem = f"{finding.container}: {finding.detail}"
-        yield warning(finding.code, finding.node, problem, finding.next_step)
+        kind = KINDS.get(finding.code, Kind(finding.code, "", WARNING))
+        yield kind.at(finding.node, f"{finding.container}: {finding.detail}", finding.next_step)
 
 
 def cordoned(nodes: Sequence[NodeRow]) -> Iterator[Finding]:
@@ -469,42 +689,11 @@ def cordoned(nodes: Sequence[NodeRow]) -> Iterator[Finding]:
     for node in nodes:
         taken = f"{', '.join(node.displaced)} not returned" if node.displaced else ""
         if problem := "; ".join(filter(None, (node.cordon and f"cordoned: {node.cordon}", taken))):
-            yield warning("CORDONED", node.name, problem, f"sparkops node return {node.name}")
-
-
-def _of_node(node: NodeFacts, report: NodeReport | SparkopsError | None) -> Iterator[Finding]:
-    if down := _down("GUARD_DOWN", CONTAINER, node):
-        yield down
-    elif isinstance(report, SparkopsError):
-        yield _unread(code="STATUS_FAILED", node=node.name, error=report)
-    elif report and report.guard_error:
-        yield _unread(code="GUARD_SILENT", node=node.name, error=report.guard_error)
-    if isinstance(report, NodeReport) and report.cordon_error:
-        yield _unread(code="CORDON_UNREAD", node=node.name, error=report.cordon_error)
-    if down := _down("GATEWAY_DOWN", GATEWAY, node):
-        yield down
-    elif isinstance(report, NodeReport) and report.gateway and report.gateway.problem:
-        problem, step = f"{GATEWAY} does not answer: {report.gateway.problem}", f"docker logs --tail 50 {GATEWAY}"
-        yield Finding(code="GATEWAY_DOWN", node=node.name, problem=problem, next_step=step)
-
-
-def _down(code: str, container: str, node: NodeFacts) -> Finding | None:
-    """Return a finding if a container exists and does not run."""
-    state = node.agents.get(container, "running")
-    if state == "running":
-        return None
-    startable = state in STARTABLE
-    step = f"docker start {container}" if startable else f"docker logs --tail 50 {container}"
-    problem = f"the container {container} is {state}"
-    return Finding(code=code, node=node.name, problem=problem, next_step=step, fixable=startable)
-
-
-def _unread(*, code: str, node: str, error: SparkopsError) -> Finding:
-    return Finding(code=code, node=node, problem=without_node(error), next_step=error.next_step or "sparkops status")
+            yield CORDONED.at(node.name, problem, f"sparkops node return {node.name}")
 
 
 def closed(node: str, address: str, why: str) -> Finding:
     """Return the finding for an address of the gateway that refuses connections from this machine."""
     problem = f"no connection from this machine to the gateway at {address}: {why}"
     step = "curl -v the address from a client; correct gateway.address of the inventory, or open the port"
-    return warning("GATEWAY_CLOSED", node, problem, step)
+    return GATEWAY_CLOSED.at(node, problem, step)

@@ -1,13 +1,10 @@
-"""Examine every reachable node, send packets between linked nodes, verify the hub's token, and run fixes.
-
-The fixes of `doctor --fix` stop and delete nothing, and can be repeated.
-"""
+"""Examine every reachable node, send packets between linked nodes, verify the hub's token, and run fixes."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,19 +14,14 @@ from urllib.parse import urlsplit
 import requests
 
 from sparkops.agents.container import answered
-from sparkops.command import Command
 from sparkops.config.node import NodeConfig
 from sparkops.deploy import observe
-from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.doctor import rules
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
 from sparkops.doctor.facts import NodeFacts, machine_query, parse_machine
+from sparkops.doctor.repairs import Repair, StartedAgent
 from sparkops.errors import CommandFailed, NodeError, NotReady, SparkopsError
-from sparkops.gateway.commands import SHOW
-from sparkops.gateway.facts import parse_gateway
-from sparkops.guard_client.commands import READY
-from sparkops.memory import pages
 from sparkops.network import firewall, preflight, topology
 from sparkops.network.finding import Finding
 from sparkops.nodes import host
@@ -161,7 +153,7 @@ class HubLogin:
         if nodes and len(directories) == len(nodes) and not any(item.complete for item in checkpoints):
             names = ", ".join(node.name for node in nodes)
             problem = f"no token is configured, and no node has a complete model: {names}"
-            yield rules.warning("HUB_LOGIN", HERE, problem, MAKE_ONE)
+            yield rules.HUB_LOGIN.at(HERE, problem, MAKE_ONE, severity=rules.WARNING)
 
     def _refused(self) -> Iterator[Finding]:
         """Yield a finding for a refused token. Redirects are not followed: they would send the token elsewhere."""
@@ -171,79 +163,30 @@ class HubLogin:
             status = requests.get(url, headers=headers, timeout=HUB_S, allow_redirects=False).status_code
         except requests.RequestException as error:
             problem = f"the token could not be verified at {url}: {type(error).__name__}"
-            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
+            yield rules.HUB_LOGIN.at(HERE, problem, f"curl -v {url}", severity=rules.WARNING)
             return
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             problem = f"the hub refused the token: {url} answered {status}, expected 200"
-            yield Finding(code="HUB_LOGIN", node=HERE, problem=problem, next_step=MAKE_ONE)
+            yield rules.HUB_LOGIN.at(HERE, problem, MAKE_ONE)
         elif status != HTTPStatus.OK:
             problem = f"the token could not be verified: {url} answered {status}, expected 200"
-            yield rules.warning("HUB_LOGIN", HERE, problem, f"curl -v {url}")
-
-
-AS_ROOT = 'if [ "$(id -u)" != 0 ]; then set -- sudo -n "$@"; fi; exec "$@"'
-TIMEOUT_S = 60.0
-
-
-@dataclass(frozen=True)
-class StartedAgent:
-    """A container that takes seconds until it answers, and the command that asks it."""
-
-    container: str
-    answers: Command
-    check: Callable[[str], None] = lambda _: None
-    """Raises ValueError for the output of one that is not ready yet."""
+            yield rules.HUB_LOGIN.at(HERE, problem, f"curl -v {url}", severity=rules.WARNING)
 
 
 @dataclass(frozen=True)
 class Fix:
-    """A command for a finding, and its description."""
+    """A finding, and the command that fixes it."""
 
     finding: Finding
-    words: str
-    command: Command
-    started: StartedAgent | None = None
-    """What the command starts."""
-
-
-def require_haproxy(shown: str) -> None:
-    """Raise ValueError until HAProxy answers inside the gateway's container, which answers by itself before."""
-    if problem := parse_gateway(shown).problem:
-        raise ValueError(problem)
-
-
-STARTED = {
-    "GUARD_DOWN": StartedAgent(CONTAINER, READY),
-    "GATEWAY_DOWN": StartedAgent(GATEWAY, SHOW, require_haproxy),
-}
+    repair: Repair
 
 
 def fixes(findings: Iterable[Finding], nodes: Mapping[str, NodeConfig]) -> Iterator[Fix]:
+    """Yield a fix for each finding that is fixable."""
     for finding in findings:
-        if finding.fixable:
-            yield Fix(finding, *_action(finding.code, nodes[finding.node]), STARTED.get(finding.code))
-
-
-def _action(code: str, node: NodeConfig) -> tuple[str, Command]:
-    match code:
-        case "GUARD_DOWN" | "GATEWAY_DOWN":
-            argv = ("docker", "start", STARTED[code].container)
-            return " ".join(argv), Command(argv, timeout_s=TIMEOUT_S, changes=True)
-        case "PAGE_CACHE":
-            directory = model_dir(node)
-            return f"drop clean pages of files in {directory} (posix_fadvise)", pages.drop_directory(directory)
-        case "CLOCK":
-            return _as_root("timedatectl", "set-ntp", "true")
-        case "NO_CDI_SPEC":
-            return _as_root("nvidia-ctk", "cdi", "generate", "--output=/etc/cdi/nvidia.yaml")
-        case _:
-            raise ValueError(f"{code}: this code has no fix")
-
-
-def _as_root(*argv: str) -> tuple[str, Command]:
-    """Return a command that runs as root; sudo fails where it needs a password."""
-    command = Command(("sh", "-c", AS_ROOT, "sparkops", *argv), timeout_s=TIMEOUT_S, changes=True)
-    return f"sudo {' '.join(argv)}", command
+        kind = rules.KINDS.get(finding.code)
+        if finding.fixable and isinstance(kind, rules.NodeRule) and kind.fix:
+            yield Fix(finding, kind.fix(nodes[finding.node]))
 
 
 def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
@@ -252,12 +195,14 @@ def fix_all(connected: Connected, due: Sequence[Fix]) -> list[FixRow]:
     for fix in due:
         member = connected.member(fix.finding.node)
         try:
-            detail, succeeded = member.node.run(fix.command).stdout.strip(), True
-            if fix.started:
-                answered(member, fix.started.container, partial(_ask, member, fix.started))
+            detail, succeeded = member.node.run(fix.repair.command).stdout.strip(), True
+            if started := fix.repair.started:
+                answered(member, started.container, partial(_ask, member, started))
         except NodeError as error:
             detail, succeeded = error.problem, False
-        rows.append(FixRow(node=member.name, code=fix.finding.code, command=fix.words, done=succeeded, detail=detail))
+        rows.append(
+            FixRow(node=member.name, code=fix.finding.code, command=fix.repair.words, done=succeeded, detail=detail)
+        )
     return rows
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, NodeHealth, PairRow
-from sparkops.doctor.rules import AREAS, REASONS, URGENCY
-from sparkops.network.finding import Finding, Severity
+from sparkops.doctor.rules import AREAS, KINDS, urgency
+from sparkops.network.finding import Severity
 from sparkops.status.merging import Block, Notice, merge
 
 ROOT = "sudo "
@@ -18,7 +18,7 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
 
     The devices of a node are listed if its network has a finding or connects it to no other node.
     """
-    detailed = {finding.node for finding in diagnosis.findings if finding.code in AREAS["network"]}
+    detailed = {finding.node for finding in diagnosis.findings if KINDS.get(finding.code) in AREAS["network"]}
     detailed |= {name for pair in diagnosis.pairs if not pair.transport for name in pair.nodes}
     for node in diagnosis.nodes:
         yield from _node(node, detailed=node.name in detailed)
@@ -29,7 +29,7 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
         yield "\nno two nodes share a network for ranks: each replica needs one node"
     blocks = merge(
         Notice(finding.severity.value, finding.code, finding.node, finding.problem, finding.next_step)
-        for finding in sorted(diagnosis.findings, key=_urgency)
+        for finding in sorted(diagnosis.findings, key=urgency)
     )
     yield from _findings(blocks)
     yield from _root_steps([block for block in blocks if _needs_root(block)])
@@ -41,10 +41,6 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _verdict(diagnosis, blocks)
 
 
-def _urgency(finding: Finding) -> tuple[bool, int]:
-    return finding.severity is Severity.WARNING, URGENCY.get(finding.code, len(URGENCY))
-
-
 def _findings(blocks: Sequence[Block]) -> Iterator[str]:
     """Yield each block, the reason of a code once, and the next step unless it needs root."""
     last = None
@@ -52,8 +48,8 @@ def _findings(blocks: Sequence[Block]) -> Iterator[str]:
         if block.code != last:
             yield ""
         yield from block.heads
-        if block.code != last and block.code in REASONS:
-            yield f"  reason: {REASONS[block.code]}"
+        if block.code != last and block.code in KINDS:
+            yield f"  reason: {KINDS[block.code].why}"
         if not _needs_root(block):
             yield from (f"  next: {line}" for line in block.step.text.splitlines())
         last = block.code
@@ -78,7 +74,7 @@ def _root_steps(blocks: Sequence[Block]) -> Iterator[str]:
 def _verdict(diagnosis: Diagnosis, blocks: Sequence[Block]) -> Iterator[str]:
     """Yield the areas without findings in one line, and the number of problems and warnings."""
     found = {block.code for block in blocks}
-    fine = [area for area, codes in AREAS.items() if not found & {*codes}]
+    fine = [area for area, kinds in AREAS.items() if found.isdisjoint(kind.code for kind in kinds)]
     yield ""
     if fine and any(node.reachable for node in diagnosis.nodes):
         yield f"no findings about {', '.join(fine)}"

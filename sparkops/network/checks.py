@@ -15,7 +15,8 @@ from sparkops.network import commands
 from sparkops.network.commands import UNLIMITED, Perftest, RankRendezvous, RendezvousReport
 from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Finding, Same, Severity
-from sparkops.network.links import End, Link
+from sparkops.network.kind import Kind
+from sparkops.network.links import MTU_DIFFERS, NCCL_FAILS, End, Link
 from sparkops.network.topology import Fabric, RankNetwork, Transport
 from sparkops.release import recipe_of
 
@@ -25,7 +26,33 @@ MARK = 0.9
 FUNCTION_GBIT_S = 100.0
 PERFTEST_KIB = 1024  # it locks two messages of 64 KiB and its queues; the limit of old systems is 64 KiB
 
-SAME_DRIVER = Same("DRIVER", "the NVIDIA driver", "Install the same driver on all nodes; mixed drivers are slow.")
+UNLIKE = (
+    "Two Sparks with different drivers and kernels were 2.4 times slower than with the same ones (reported by al-engr)."
+)
+ONE_ENGINE = "The ranks are one engine: each runs the same code."
+NO_UVERBS = Kind("NO_UVERBS", "A container without these files has no RDMA.")
+NO_PING = Kind("NO_PING", "The link was not tested.", Severity.WARNING)
+NO_ANSWER = Kind("NO_ANSWER", NCCL_FAILS)
+MTU_PATH = Kind("MTU_PATH", MTU_DIFFERS)
+NO_RDMA = Kind("NO_RDMA", NCCL_FAILS)
+SLOW_LINK = Kind("SLOW_LINK", "Tensor parallelism waits for this link at every layer.", Severity.WARNING)
+
+DRIVER = Kind("DRIVER", UNLIKE)
+IMAGE = Kind("IMAGE", ONE_ENGINE)
+VLLM = Kind("VLLM", ONE_ENGINE)
+TORCH = Kind("TORCH", ONE_ENGINE)
+NO_IMAGE = Kind("NO_IMAGE", "A rank starts from the image on its own node.")
+NO_CONTAINER = Kind("NO_CONTAINER", "A rank starts as a container of this image, as the test did.")
+PORT_TAKEN = Kind("PORT_TAKEN", "A rank listens on this port, and fails if another program does.")
+NO_MEETING = Kind(
+    "NO_MEETING", "A rank that does not reach rank 0 waits for its timeout, while the others wait for it."
+)
+RAY_OLD = Kind("RAY_OLD", "Ray before 2.52 ignores RAY_AUTH_MODE: any client that reaches it runs code.")
+MEMLOCK = Kind("MEMLOCK", "RDMA locks the memory that it registers.")
+BEFORE_DEPLOY = (DRIVER, IMAGE, VLLM, TORCH, NO_IMAGE, NO_CONTAINER, PORT_TAKEN, NO_MEETING, RAY_OLD, MEMLOCK)
+"""Found only before a deploy with several ranks, which has an image to test."""
+
+SAME_DRIVER = Same(DRIVER.code, "the NVIDIA driver", "Install the same driver on all nodes; mixed drivers are slow.")
 
 Outcome = str | SparkopsError
 """What a command printed, or why it failed."""
@@ -67,11 +94,11 @@ def equipment(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Findi
         files = facts[node].rdma_files
         if fabric.transport is Transport.ROCE and not any(name.startswith("uverbs") for name in files):
             problem, step = "/dev/infiniband/uverbs* not found", "sudo modprobe ib_uverbs"
-            yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
+            yield NO_UVERBS.at(node, problem, step)
         if "ping" not in facts[node].tools:
             problem = "ping is not installed, so the link was not tested"
             step = "sudo apt-get install iputils-ping"
-            yield Finding(code="NO_PING", node=node, problem=problem, next_step=step, severity=Severity.WARNING)
+            yield NO_PING.at(node, problem, step)
 
 
 def paths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
@@ -98,11 +125,11 @@ def _judge_path(link: Link, here: End, far: End, outcomes: Sequence[Outcome]) ->
     if isinstance(outcomes[0], SparkopsError):
         problem = f"the link {link.subnet} is broken: no reply from {way}: {why(outcomes[0])}"
         step = f"Check the cable between {here.interface.name} and {far.interface.name}, and both addresses."
-        yield Finding(code="NO_ANSWER", node=here.node, problem=problem, next_step=step)
+        yield NO_ANSWER.at(here.node, problem, step)
     elif isinstance(outcomes[-1], SparkopsError):
         problem = f"the link {link.subnet} loses packets of {link.mtu} bytes from {way}: {why(outcomes[-1])}"
         step = f"Set MTU {link.mtu} or more at both ends, and on a switch between them."
-        yield Finding(code="MTU_PATH", node=here.node, problem=problem, next_step=step)
+        yield MTU_PATH.at(here.node, problem, step)
 
 
 def why(error: SparkopsError) -> str:
@@ -140,13 +167,13 @@ def _judge_bandwidth(link: Link, end: End, outcomes: Sequence[Outcome]) -> Itera
     if isinstance(measured, str):
         step = f"Test the link by hand, and check its GID table: show_gids {end.device.name if end.device else ''}"
         problem = f"the link {link} carries no RDMA: {measured}"
-        yield Finding(code="NO_RDMA", node=end.node, problem=problem, next_step=step)
+        yield NO_RDMA.at(end.node, problem, step)
         return
     mark = MARK * min(FUNCTION_GBIT_S, link.speed_mbit_s / 1000 or FUNCTION_GBIT_S)
     if measured < mark:
         problem = f"the link {link} carries {measured:g} Gbit/s, expected {mark:g}"
         step = "Restart both nodes: after a cable was moved, a port may stay at 13 Gbit/s until a restart."
-        yield Finding(code="SLOW_LINK", node=end.node, problem=problem, next_step=step, severity=Severity.WARNING)
+        yield SLOW_LINK.at(end.node, problem, step)
 
 
 def _measured(outcome: Outcome) -> float | str:
@@ -170,11 +197,11 @@ def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> 
     for node, inspect in inspects.items():
         if inspect is None:
             step = f"sparkops build {recipe} builds it once and copies it to the nodes without it."
-            yield Finding(code="NO_IMAGE", node=node, problem=f"image not found: {image}", next_step=step)
+            yield NO_IMAGE.at(node, f"image not found: {image}", step)
     contents = {node: image_content(inspect)[:12] for node, inspect in inspects.items() if inspect}
     others = "".join(f" --to {node}" for node in present[1:])
     step = f"sparkops images copy {recipe} --from {present[0]}{others}" if present else ""
-    yield from Same("IMAGE", f"the content of {image}", step).check(contents)
+    yield from Same(IMAGE.code, f"the content of {image}", step).check(contents)
 
 
 def rendezvous(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: bytes) -> Iterator[Check]:
@@ -199,11 +226,11 @@ def _judge_rendezvous(
     if isinstance(report, SparkopsError):
         step = "Test it by hand: docker run --rm --network=host IMAGE python --version"
         problem = f"no test in a container of the image: {why(report)}"
-        yield Finding(code="NO_CONTAINER", node=rank.node, problem=problem, next_step=step)
+        yield NO_CONTAINER.at(rank.node, problem, step)
         return
     for taken in report.taken:
         step = f"Find the program: sudo ss -ltnp 'sport = :{taken}'"
-        yield Finding(code="PORT_TAKEN", node=rank.node, problem=f"port {taken} is in use", next_step=step)
+        yield PORT_TAKEN.at(rank.node, f"port {taken} is in use", step)
     if report.problem:
         what = f"rank {number} cannot reach {head.address}:{port}, rank 0 on {head.node}, from {rank.address}"
         problem = (
@@ -212,7 +239,7 @@ def _judge_rendezvous(
             else f"rank 0 cannot listen on {head.address}:{port}: {report.problem}"
         )
         step = f"Check the firewall on {head.node}: sudo ufw status; sudo ss -ltnp 'sport = :{port}'"
-        yield Finding(code="NO_MEETING", node=rank.node, problem=problem, next_step=step)
+        yield NO_MEETING.at(rank.node, problem, step)
     if ranks.ray:
         yield from _judge_ray(rank.node, report)
     if transport is Transport.ROCE:
@@ -226,18 +253,18 @@ def _judge_ray(node: str, report: RendezvousReport) -> Iterator[Finding]:
         expected = ".".join(map(str, RAY_TOKENS))
         problem = f"Ray {report.ray} in the image has no token authentication, expected {expected} or newer"
         step = f"Set image.packages: [ray>={expected}] or serve.executor: mp in the recipe, then build it again."
-        yield Finding(code="RAY_OLD", node=node, problem=problem, next_step=step)
+        yield RAY_OLD.at(node, problem, step)
 
 
 def _judge_rights(node: str, report: RendezvousReport) -> Iterator[Finding]:
     if report.memlock_bytes != UNLIMITED:
         problem = f"containers may lock {report.memlock_bytes} bytes of memory, but RDMA needs an unlimited amount"
         step = "Raise it for dockerd: sudo systemctl edit docker, LimitMEMLOCK=infinity, and restart it."
-        yield Finding(code="MEMLOCK", node=node, problem=problem, next_step=step)
+        yield MEMLOCK.at(node, problem, step)
     if not any(name.startswith("uverbs") for name in report.rdma):
         problem = "containers have no /dev/infiniband/uverbs*"
         step = "sudo modprobe ib_uverbs, then check: ls /dev/infiniband"
-        yield Finding(code="NO_UVERBS", node=node, problem=problem, next_step=step)
+        yield NO_UVERBS.at(node, problem, step)
 
 
 def read_rendezvous(outcome: Outcome) -> RendezvousReport | SparkopsError:
@@ -252,7 +279,9 @@ def read_rendezvous(outcome: Outcome) -> RendezvousReport | SparkopsError:
 
 def same_versions(reports: Mapping[str, RendezvousReport]) -> Iterator[Finding]:
     """Yield findings if the version of vLLM or torch differs between ranks."""
-    yield from Same("VLLM", "the version of vLLM", COPY).check({node: report.vllm for node, report in reports.items()})
-    yield from Same("TORCH", "the version of torch", COPY).check(
+    yield from Same(VLLM.code, "the version of vLLM", COPY).check(
+        {node: report.vllm for node, report in reports.items()}
+    )
+    yield from Same(TORCH.code, "the version of torch", COPY).check(
         {node: report.torch for node, report in reports.items()}
     )

@@ -12,8 +12,10 @@ from ipaddress import IPv4Interface
 from sparkops.engines import ENGINES
 from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Finding, listed
+from sparkops.network.kind import Kind
 from sparkops.network.links import End
 
+ENVIRONMENT = Kind("ENVIRONMENT", "NCCL and Gloo select the interface by name, and fail without it.")
 EXACT_INTERFACE = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MN_IF_NAME", "OMPI_MCA_btl_tcp_if_include")
 OF_ENGINES = tuple(dict.fromkeys(name for engine in ENGINES.values() for name in engine.own_address))
 OWN_ADDRESS = (*OF_ENGINES, "RAY_NODE_IP_ADDRESS", "RAY_OVERRIDE_NODE_IP_ADDRESS")
@@ -121,4 +123,4 @@ def _selected(value: str, name: str) -> bool:
 
 def _wrong(node: str, problem: str) -> Finding:
     step = f"Correct `env` of {node} in the inventory; absent variables are derived from the node."
-    return Finding(code="ENVIRONMENT", node=node, problem=problem, next_step=step)
+    return ENVIRONMENT.at(node, problem, step)

@@ -14,6 +14,29 @@ from sparkops.config.fabric import Port
 from sparkops.config.node import NodeConfig
 from sparkops.network.facts import Device, Interface, NodeFabric
 from sparkops.network.finding import Finding, Severity, listed
+from sparkops.network.kind import Kind
+
+NCCL_FAILS = "Ranks use this link: NCCL fails on it, or waits for its timeout of 600 s."
+MTU_DIFFERS = "TCP negotiates a packet size; RoCE drops larger packets without an error."
+FABRIC_NAMED = Kind("FABRIC_NAMED", "The inventory names a port that the node does not have.")
+SAME_ADDRESS = Kind("SAME_ADDRESS", NCCL_FAILS)
+LINK_DOWN = Kind("LINK_DOWN", NCCL_FAILS)
+NO_GID = Kind("NO_GID", NCCL_FAILS)
+SUBNET = Kind("SUBNET", NCCL_FAILS)
+MTU = Kind("MTU", MTU_DIFFERS)
+SAME_SUBNET = Kind(
+    "SAME_SUBNET",
+    "The kernel answers for both ports through either of them (docs/NETWORKING.md of eugr/spark-vllm-docker).",
+)
+NO_PEER = Kind("NO_PEER", "A port without a peer carries no traffic.", Severity.WARNING)
+CROSSED = Kind(
+    "CROSSED", "NCCL pairs devices by their order (AINode 0.5.11: ibv_modify_qp timed out).", Severity.WARNING
+)
+HALF_PORT = Kind(
+    "HALF_PORT",
+    "98 instead of 161 Gbit/s (tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35).",
+    Severity.WARNING,
+)
 
 ETHERNET = "Ethernet"  # the link layer of RoCE; the other one is InfiniBand
 STEP = "Correct `fabric` of {node} in the inventory; `fabric: auto` reads it on the node."
@@ -85,7 +108,7 @@ def half_ports(node: str, facts: NodeFabric, used: Collection[str]) -> Iterator[
             if twins and twin.active:
                 problem = f"{device.name} is used without its twin {port_words(twin, twin.interface)}: half of the port"
                 step = f"Give {twin.interface} an address in its own subnet, at both ends."
-                yield Finding(code="HALF_PORT", node=node, problem=problem, next_step=step, severity=Severity.WARNING)
+                yield HALF_PORT.at(node, problem, step)
 
 
 def why_none(node: str, facts: NodeFabric) -> Iterator[str]:
@@ -162,7 +185,7 @@ def _addressed(node: str, device: Device | None, interface: Interface, port: Por
 
 
 def _wrong(node: str, problem: str) -> Finding:
-    return Finding(code="FABRIC_NAMED", node=node, problem=problem, next_step=STEP.format(node=node))
+    return FABRIC_NAMED.at(node, problem, STEP.format(node=node))
 
 
 @dataclass(frozen=True)
@@ -220,18 +243,18 @@ def broken(link: Link, ends: Iterable[End], mtu: int) -> Iterator[Finding]:
             f"the link {link} has the same address at both ends",
             f"Set another address for {last.interface.name} there.",
         )
-        yield Finding(code="SAME_ADDRESS", node=last.node, problem=problem, next_step=step)
+        yield SAME_ADDRESS.at(last.node, problem, step)
     for end in link.ends:
         if not end.up:
             state = end.device.phys_state if end.device and not end.device.active else "no carrier"
             problem = f"the link {link} is broken: {end.interface.name} is down there ({state})"
             step = f"Check its cable, and: ip link show {end.interface.name}"
-            yield Finding(code="LINK_DOWN", node=end.node, problem=problem, next_step=step)
+            yield LINK_DOWN.at(end.node, problem, step)
         elif end.device and end.gid_index is None:
             row = f"no RoCE v2 row for {end.address.ip} of {end.interface.name}"
             problem = f"{end.device.name} has {row} in its GID table"
             step = f"Set {end.interface.name} down and up again, then check: show_gids {end.device.name}"
-            yield Finding(code="NO_GID", node=end.node, problem=problem, next_step=step)
+            yield NO_GID.at(end.node, problem, step)
     yield from _mtu(link, mtu)
 
 
@@ -241,7 +264,7 @@ def _twins(link: Link, ends: Iterable[End]) -> Iterator[Finding]:
         if one.node == two.node and one.interface.name != two.interface.name:
             problem = f"{one} and {two} are both in {link.subnet}"
             step = "Use one subnet for each cable, the same at both ends."
-            yield Finding(code="SAME_SUBNET", node=one.node, problem=problem, next_step=step)
+            yield SAME_SUBNET.at(one.node, problem, step)
 
 
 def _mtu(link: Link, least: int) -> Iterator[Finding]:
@@ -250,13 +273,9 @@ def _mtu(link: Link, least: int) -> Iterator[Finding]:
     sizes = ", ".join(f"{end.interface.mtu} at {end.node} {end.interface.name}" for end in link.ends)
     for end in link.ends:
         if end.interface.mtu < expected:
-            yield Finding(
-                code="MTU",
-                node=end.node,
-                problem=f"MTU of the link {link.subnet}: {sizes}; {expected} expected at each end",
-                next_step=f"sudo ip link set {end.interface.name} mtu {expected}; set it in the netplan file too",
-                severity=Severity.PROBLEM if least else Severity.WARNING,
-            )
+            problem = f"MTU of the link {link.subnet}: {sizes}; {expected} expected at each end"
+            step = f"sudo ip link set {end.interface.name} mtu {expected}; set it in the netplan file too"
+            yield MTU.at(end.node, problem, step, severity=Severity.PROBLEM if least else Severity.WARNING)
 
 
 def alone(ends: Iterable[End], links: Iterable[Link]) -> Iterator[Finding]:
@@ -268,12 +287,12 @@ def alone(ends: Iterable[End], links: Iterable[Link]) -> Iterator[Finding]:
         if other := lopsided.get(end):
             problem = f"{end.interface.name} has {end.address}, {other.node} {other.interface.name} has {other.address}"
             step = "Use the same prefix length at both ends, such as /24."
-            yield Finding(code="SUBNET", node=end.node, problem=problem, next_step=step)
+            yield SUBNET.at(end.node, problem, step)
         else:
             problem = f"{end} reaches no other node over {end.subnet}"
             step = f"Give its other end an address in {end.subnet}, or leave it out of `fabric` in the inventory."
             severity = Severity.PROBLEM if end.named else Severity.WARNING
-            yield Finding(code="NO_PEER", node=end.node, problem=problem, next_step=step, severity=severity)
+            yield NO_PEER.at(end.node, problem, step, severity=severity)
 
 
 def _lopsided(one: End, two: End) -> bool:
@@ -294,7 +313,7 @@ def crossed(links: Sequence[Link]) -> Iterator[Finding]:
         if order != first:
             problem = f"its devices are in {listed(order)}, in this order; those of the first node in {listed(first)}"
             step = "If NCCL times out in ibv_modify_qp: use the same ports on all nodes, or swap the addresses of two."
-            yield Finding(code="CROSSED", node=node, problem=problem, next_step=step, severity=Severity.WARNING)
+            yield CROSSED.at(node, problem, step)
 
 
 def _sorted(links: Sequence[Link], node: str) -> list[Link]:

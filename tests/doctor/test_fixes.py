@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sparkops.command import Command
-from sparkops.doctor.run import fixes, require_haproxy
+from sparkops.doctor.repairs import require_haproxy
+from sparkops.doctor.run import fixes
 from sparkops.network.finding import Finding
 from sparkops.nodes.local import LocalNode
 from tests.examples import node
@@ -37,8 +38,8 @@ def finding(code: str, *, fixable: bool = True) -> Finding:
 def test_a_fix_is_one_command_that_changes_the_node(code: str, words: str, last: tuple[str, ...]) -> None:
     [fix] = fixes([finding(code), finding("SWAP", fixable=False)], {"a": node()})
 
-    assert (fix.words, fix.command.argv[-len(last) :]) == (words, last)
-    assert fix.command.changes
+    assert (fix.repair.words, fix.repair.command.argv[-len(last) :]) == (words, last)
+    assert fix.repair.command.changes
 
 
 def test_a_gateway_whose_haproxy_does_not_answer_yet_is_not_ready() -> None:
@@ -54,7 +55,7 @@ def test_the_page_cache_of_a_real_directory_is_dropped_without_root(tmp_path: Pa
 
     [fix] = fixes([finding("PAGE_CACHE")], {"a": node(model_dir=str(tmp_path))})
 
-    out = LocalNode("a").run(fix.command).stdout
+    out = LocalNode("a").run(fix.repair.command).stdout
     assert out == f"page cache dropped: 1 files, 0.0 GiB in {tmp_path}\n"
 
 
@@ -64,7 +65,7 @@ def test_root_runs_the_command_itself_and_others_through_sudo(tmp_path: Path) ->
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     [fix] = fixes([finding("CLOCK")], {"a": node()})
-    shell, flag, script, *words = fix.command.argv
+    shell, flag, script, *words = fix.repair.command.argv
     search = f'PATH="{tmp_path}:$PATH"; '
 
     def run() -> str:
@@ -73,8 +74,3 @@ def test_root_runs_the_command_itself_and_others_through_sudo(tmp_path: Path) ->
     assert run() == "sudo -n timedatectl set-ntp true"
     (tmp_path / "id").write_text("#!/bin/sh\necho 0\n")
     assert run() == f"{tmp_path}/timedatectl set-ntp true"
-
-
-def test_a_code_without_a_fix_is_an_error() -> None:
-    with pytest.raises(ValueError, match="SWAP: this code has no fix"):
-        [*fixes([finding("SWAP")], {"a": node()})]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 
 from sparkops.doctor import rules
 from sparkops.doctor.facts import NodeFacts
-from sparkops.errors import ConnectionLost, NotReady
+from sparkops.errors import ConnectionLost, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts
-from sparkops.network.finding import Severity
+from sparkops.network.finding import Finding, Severity
 from sparkops.status.observation import NodeReport
 from sparkops.status.picture import Drift, NodeRow
 from sparkops.watch.finding import EngineFinding
@@ -30,12 +31,17 @@ def node(tmp_path: Path) -> NodeFacts:
     return replace(examined(tmp_path, "a", spark(1)), agents=RUN)
 
 
+def found(node: NodeFacts, report: NodeReport | SparkopsError, drift: Sequence[Drift] = ()) -> list[Finding]:
+    """What is said of the agents of one node."""
+    return [*rules.examine(node), *rules.reached([node], {"a": report}, drift)]
+
+
 def test_agents_that_answer_are_no_finding(node: NodeFacts) -> None:
-    assert [*rules.reached([node], {"a": WELL}, [])] == []
+    assert found(node, WELL) == []
 
 
 def test_before_the_first_deploy_there_are_no_agents(node: NodeFacts) -> None:
-    assert [*rules.reached([replace(node, agents={})], {"a": replace(WELL, gateway=None)}, [])] == []
+    assert found(replace(node, agents={}), replace(WELL, gateway=None)) == []
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def test_before_the_first_deploy_there_are_no_agents(node: NodeFacts) -> None:
 def test_a_guard_that_does_not_run_is_one_problem(node: NodeFacts, state: str, step: str, fixable: bool) -> None:
     silent = replace(WELL, guard_error=NotReady("a", "the guard is stopped"))
 
-    [finding] = rules.reached([replace(node, agents={**RUN, "sparkops-guard": state})], {"a": silent}, [])
+    [finding] = found(replace(node, agents={**RUN, "sparkops-guard": state}), silent)
 
     assert (finding.code, finding.problem) == ("GUARD_DOWN", f"the container sparkops-guard is {state}")
     assert (finding.next_step, finding.fixable) == (step, fixable)
@@ -57,20 +63,20 @@ def test_a_guard_that_does_not_run_is_one_problem(node: NodeFacts, state: str, s
 def test_a_guard_that_runs_and_does_not_answer_is_not_restarted(node: NodeFacts) -> None:
     silent = ConnectionLost("a", "no answer to services", next_step="docker logs sparkops-guard, on a")
 
-    [finding] = rules.reached([node], {"a": replace(WELL, guard_error=silent)}, [])
+    [finding] = found(node, replace(WELL, guard_error=silent))
 
     assert (finding.code, finding.problem, finding.fixable) == ("GUARD_SILENT", "no answer to services", False)
     assert finding.next_step == "docker logs sparkops-guard, on a"
 
 
 def test_another_error_of_status_is_not_blamed_on_the_guard(node: NodeFacts) -> None:
-    [finding] = rules.reached([node], {"a": NotReady("a", "the log of x cannot be read")}, [])
+    [finding] = found(node, NotReady("a", "the log of x cannot be read"))
 
     assert finding.code == "STATUS_FAILED"
 
 
 def test_a_gateway_that_does_not_run_can_be_started(node: NodeFacts) -> None:
-    [finding] = rules.reached([replace(node, agents={**RUN, "sparkops-gateway": "exited"})], {"a": WELL}, [])
+    [finding] = found(replace(node, agents={**RUN, "sparkops-gateway": "exited"}), WELL)
 
     assert (finding.code, finding.next_step, finding.fixable) == ("GATEWAY_DOWN", "docker start sparkops-gateway", True)
 
@@ -78,7 +84,7 @@ def test_a_gateway_that_does_not_run_can_be_started(node: NodeFacts) -> None:
 def test_a_gateway_that_runs_and_does_not_answer_shows_why(node: NodeFacts) -> None:
     ill = replace(WELL, gateway=GatewayFacts(services={}, files={}, loaded=False, problem="no socket"))
 
-    [finding] = rules.reached([node], {"a": ill}, [])
+    [finding] = found(node, ill)
 
     assert (finding.code, finding.problem) == ("GATEWAY_DOWN", "sparkops-gateway does not answer: no socket")
 
@@ -98,7 +104,7 @@ def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) ->
         Drift(code="ORPHAN", node="b", detail="x runs"),
     ]
 
-    [finding] = rules.reached([node], {"a": WELL}, drift)
+    [finding] = found(node, WELL, drift)
 
     assert (finding.code, finding.node, finding.problem) == ("GUARD_NOT_REACHED", "b", drift[0].detail)
 

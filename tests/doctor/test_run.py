@@ -12,7 +12,8 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
 from sparkops.doctor import run
-from sparkops.doctor.run import Fix, StartedAgent, fixes
+from sparkops.doctor.repairs import Repair, StartedAgent
+from sparkops.doctor.run import Fix, fixes
 from sparkops.network.finding import Finding
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Engine
@@ -40,8 +41,8 @@ def test_a_fix_reports_what_it_did(tmp_path: Path) -> None:
 
 
 def test_a_fix_that_fails_is_reported_and_the_next_one_runs() -> None:
-    failing = Fix(FINDING, "false", Command(("sh", "-c", "echo a password is required >&2; exit 1")))
-    working = Fix(FINDING, "true", Command(("true",)))
+    failing = Fix(FINDING, Repair("false", Command(("sh", "-c", "echo a password is required >&2; exit 1"))))
+    working = Fix(FINDING, Repair("true", Command(("true",))))
 
     rows = run.fix_all(connected(), [failing, working])
 
@@ -54,7 +55,7 @@ def test_a_fix_is_done_once_what_it_starts_answers(tmp_path: Path) -> None:
     count = f"echo >> {tmp_path}/asked; test $(wc -l < {tmp_path}/asked) -ge 3"
     started = StartedAgent("sparkops-gateway", Command(("sh", "-c", count)))
 
-    [row] = run.fix_all(connected(), [Fix(FINDING, "true", Command(("true",)), started)])
+    [row] = run.fix_all(connected(), [Fix(FINDING, Repair("true", Command(("true",)), started))])
 
     assert row.done
     assert (tmp_path / "asked").read_text() == "\n" * 3
