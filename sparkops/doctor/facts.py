@@ -93,7 +93,7 @@ def machine_query(root: str = "") -> Command:
 
 
 def parse_machine(text: str) -> MachineFacts:
-    """Parse the output of query(). Raises ValueError for other text."""
+    """Parse the output of machine_query(). Raises ValueError for other text."""
     values = defaultdict[str, list[str]](list)
     for key, _, value in (line.partition(" ") for line in text.splitlines()):
         values[key].append(value)
