@@ -89,7 +89,8 @@ description: What a docker run line served
 env:
   VLLM_CPU_KVCACHE_SPACE: "1"
 command: |
-  vllm serve sparkops/tiny-qwen3 --port 9170 --gpu-memory-utilization 0.1 --max-model-len 1024 --dtype bfloat16
+  vllm serve sparkops/tiny-qwen3 --port 9170 --gpu-memory-utilization 0.1 --max-model-len 1024 --dtype bfloat16 \\
+    --enforce-eager
 """
 CPUS = {
     "memory": {"claim_gib": 3.5, "basis": "as recipes/tiny-qwen3-cpu.yaml"},
