@@ -7,6 +7,7 @@ from posixpath import basename
 from typing import Any
 
 from sparkops.convert.conversion import Conversion, Kind
+from sparkops.convert.mods import TEMPLATE
 from sparkops.convert.releases import loads, numbers
 
 NODE_KEYS = ("mode", "solo_only", "cluster_only", "min_nodes", "max_nodes")
@@ -59,6 +60,11 @@ SUPPORT = {"diffusiongemma": "diffusion_gemma", "step-3.7-flash": "step3p7", "in
 newer releases have themselves; empty if none is known to."""
 ROPE_KEYS = {"fix-qwen3.5-autoround": "transformers5-rope-keys"}
 """Mods of spark-vllm-docker that are mods of sparkops, too; Transformers needs none of them since 5.10."""
+
+COPIED = (
+    "a file that the mod puts beside the server, where the new recipe has none; if a flag names it, put it beside the "
+    "weights and name it below /models"
+)
 
 
 def flags_of_mods(mods: object) -> dict[str, str]:
@@ -115,6 +121,9 @@ def _carried(conversion: Conversion, line: int, name: str) -> bool:
     for file in mod.optional:
         reason = "a diff that is skipped there where it does not apply; add it to ./mods if it applies to this image"
         conversion.omit(line, f"mods/{name}/{file}", reason, "loss", "image")
+    for file in mod.copied:
+        if not file.endswith(TEMPLATE):  # a flag that names a template takes it
+            conversion.omit(line, f"mods/{name}/{file}", COPIED, "loss", "image")
     return mod.whole and not mod.fetched
 
 

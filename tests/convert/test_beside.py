@@ -106,6 +106,18 @@ def test_a_diff_that_may_be_skipped_is_named(checkout: Path) -> None:
     ]
 
 
+def test_another_file_that_a_mod_copies_is_named(checkout: Path) -> None:
+    """A script that was understood as a whole lost it in silence."""
+    (checkout / "mods/diff/run.sh").write_text("cp parser.py $WORKSPACE_DIR/\n")
+    (checkout / "mods/diff/parser.py").write_text("import os\n")
+
+    conversion = convert(checkout / "recipes/4x/a.yaml")
+
+    assert [(part.line, part.key, part.kind) for part in conversion.omissions if "diff" in part.key] == [
+        (4, "mods/diff/parser.py", "loss")
+    ]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -50,7 +50,8 @@ RULES = (
         "`--constraint` or `PIP_CONSTRAINT`. Not needed with `--no-deps`, if the call pins torch and no other stage "
         "has an override, or if no torch is installed yet and a later call pins it. If the image has torch, only "
         "packages that require certain versions of it count "
-        "(sparkops/lint/torch_needs.py), and no `*.whl` if a stage runs `use_existing_torch.py`. "
+        "(sparkops/lint/torch_needs.py). Of `*.whl` the wheels count that the stages put there; for pip not those of "
+        "an engine whose requirements `use_existing_torch.py` has freed of torch. "
         "One finding for each kind of mistake in a stage.",
         "Wheels of engines allow a range of torch versions, or require another one. Without an override the resolver "
         "may silently replace torch for CUDA with torch for the CPU.",
