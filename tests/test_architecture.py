@@ -43,6 +43,7 @@ REACHING = {
     "images.build",
     "images.delivery",
     "images.distribute",
+    "images.login",
     "images.offline",
     "lock.locking",
     "maintenance.drain",

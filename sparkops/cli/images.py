@@ -1,4 +1,4 @@
-"""The verbs build, and images copy, list, export and load."""
+"""The verbs build, and images copy, export, load and login."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.errors import ImageRejected, NodesFailed, UsageError
 from sparkops.hub.pull import IMAGE, Hub, hub_order
-from sparkops.images import distribute, offline
+from sparkops.images import distribute, login, offline
 from sparkops.images.build import BuildOrder, Built, build_on_all, of_recipe
 from sparkops.images.delivery import CopiedImage
 from sparkops.images.layout import Layout
@@ -270,6 +270,33 @@ def load(
     if json:
         nodes = {name: [_loaded(tag, image) for tag, image in images.items()] for name, images in results.items()}
         data_json({"directory": str(directory), "nodes": nodes})
+
+
+@family.command("login")
+def log_in(
+    context: typer.Context,
+    registry: Annotated[str, typer.Argument(metavar="REGISTRY", help="Host of the registry; docker.io for Docker Hub")],
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Name of the user at the registry")],
+    password_file: Annotated[
+        Path, typer.Option("--password-file", metavar="FILE", help="File with password or token, mode 600")
+    ],
+    node: NODES = None,
+) -> None:
+    """Log in to a registry on the nodes
+
+    Each node pulls with the credentials of its SSH user, and keeps them in ~/.docker/config.json, or in the credential
+    store that is set there. The password goes through the encrypted connection into `docker login`.
+
+    To log out: `docker logout REGISTRY` on the node.
+
+    Example: sparkops images login ghcr.io --user ann --password-file token.txt
+    """
+    fleet = load_fleet(context.obj)
+    password = read_token(password_file)
+    with connect(fleet, node or ()) as connected:
+        login.log_in(connected, registry, user, password)
+        for name in connected.members:
+            say(f"{name}: logged in to {registry} as {user}", fg="green")
 
 
 def _loaded(tag: str, image: CopiedImage) -> dict[str, object]:

@@ -285,8 +285,9 @@ def _explain(member: Member, progress: buildkit.BuildProgress, failed: CommandFa
     if denied := DENIED.search(printed):
         image = denied["image"]
         host = image.partition("/")[0]
-        login = f"docker login {host}" if "/" in image and re.search(r"[.:]|^localhost$", host) else "docker login"
-        step = f"Check the name, or log in on the node as the user of SSH: {login}"
+        registry = host if "/" in image and re.search(r"[.:]|^localhost$", host) else "docker.io"
+        login = f"sparkops images login {quote(registry)} --user NAME --password-file FILE --node {quote(node)}"
+        step = f"Check the name, or log in: {login}"
         return BuildFailed(node, f"the registry has no {image}, or wants a login for it", next_step=step)
     output = "\n".join(progress.tail[-10:] if progress.failed else ()) or failed.completed.last_lines
     step = f"The whole command: {quote('ssh', node)} {quote(str(failed.completed.command))}"

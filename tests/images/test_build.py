@@ -84,15 +84,15 @@ def test_a_build_is_repeated_if_a_parallel_one_has_created_its_name(
 
 
 @pytest.mark.parametrize(
-    ("image", "why", "login"),
+    ("image", "why", "registry"),
     [
-        ("localhost:5000/owner/private:1", "401 Unauthorized", "docker login localhost:5000"),
-        ("ghcr.io/owner/private:1", "authorization failed: no basic auth credentials", "docker login ghcr.io"),
-        ("owner/private:1", "pull access denied, repository does not exist: insufficient_scope", "docker login"),
+        ("localhost:5000/owner/private:1", "401 Unauthorized", "localhost:5000"),
+        ("ghcr.io/owner/private:1", "authorization failed: no basic auth credentials", "ghcr.io"),
+        ("owner/private:1", "pull access denied, repository does not exist: insufficient_scope", "docker.io"),
     ],
 )
 def test_an_image_that_a_registry_keeps_from_this_login_is_told_with_the_login(
-    tmp_path: Path, image: str, why: str, login: str
+    tmp_path: Path, image: str, why: str, registry: str
 ) -> None:
     printed = f"ERROR: failed to solve: {image}: failed to resolve source metadata for {image}: {why}"
     order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
@@ -101,6 +101,7 @@ def test_an_image_that_a_registry_keeps_from_this_login_is_told_with_the_login(
     with pytest.raises(BuildFailed, match=f"the registry has no {image}, or wants a login") as failed:
         run_build(member, order, lambda _: None)
 
+    login = f"sparkops images login {registry} --user NAME --password-file FILE --node n1"
     assert (failed.value.next_step or "").endswith(f": {login}")
 
 

@@ -200,7 +200,7 @@ def test_a_digest_that_the_registry_does_not_have_is_the_error(sparkops: Cli, ow
 
 @pytest.mark.matrix
 def test_a_registry_with_a_login_takes_that_of_the_ssh_user(
-    sparkops: Cli, engine: str, registry: Registry, owners: Callable[[str], Path], nodes: RealFleet
+    sparkops: Cli, engine: str, registry: Registry, owners: Callable[[str], Path], tmp_path: Path
 ) -> None:
     digest = registry.push(engine, "owner/private:1")
     registry.serve(login=True)
@@ -208,9 +208,14 @@ def test_a_registry_with_a_login_takes_that_of_the_ssh_user(
 
     refused = sparkops("build", file, "--node", "node-1")
     assert refused.code != 0
-    assert f"docker login {REGISTRY}" in refused.err, refused.err
-    user = nodes.node("node-1")
-    user.exec("su", "-", "ops", "-c", f"docker login --username owner --password-stdin {REGISTRY}", stdin=PASSWORD)
+    login = ("images", "login", REGISTRY, "--user", "owner", "--password-file", str(tmp_path / "password"))
+    assert f"sparkops images login {REGISTRY} --user" in refused.err, refused.err
+    (tmp_path / "password").write_bytes(b"wrong")
+    (tmp_path / "password").chmod(0o600)
+    wrong = sparkops(*login, "--node", "node-1")
+    assert (wrong.code, f"the login at {REGISTRY} failed" in wrong.err) == (1, True), wrong.err
+    (tmp_path / "password").write_bytes(PASSWORD)
+    assert sparkops(*login, "--node", "node-1").code == 0
     built = sparkops("build", file, "--node", "node-1")
     assert built.code == 0, built.err
 
