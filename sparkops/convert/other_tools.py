@@ -19,7 +19,15 @@ from sparkops.config.fields import ModelName, as_name
 from sparkops.config.source import Source
 from sparkops.convert import command_lines, mods, releases, variants, vllm_project
 from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission
-from sparkops.convert.recipe_keys import NODE_KEYS, READ_KEYS, SHELL, convert_nodes, flags_of_mods, omit_keys
+from sparkops.convert.recipe_keys import (
+    NODE_KEYS,
+    READ_KEYS,
+    SHELL,
+    add_rope_keys,
+    convert_nodes,
+    flags_of_mods,
+    omit_keys,
+)
 from sparkops.convert.server_flags import SHOWN_GIB, convert_flags, convert_variables
 from sparkops.engines.vllm import default_share
 
@@ -124,6 +132,7 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
     serve["args"] = convert_flags(conversion, flags, model, unknown)
     if env := convert_variables(conversion, variables):
         serve["env"] = env
+    add_rope_keys(conversion, model)
     omit_keys(conversion)
     if allow := [kept.allow for kept in conversion.kept if kept.allow]:
         serve["allow"] = [*dict.fromkeys(allow)]

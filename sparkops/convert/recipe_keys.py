@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from posixpath import basename
 from typing import Any
@@ -58,8 +59,11 @@ MODS = {
 SUPPORT = {"diffusiongemma": "diffusion_gemma", "step-3.7-flash": "step3p7", "inkling-sm12-paged-kv": "", "glm-5.2": ""}
 """Mods of spark-vllm-docker without which vLLM does not support a model on this GPU, each with the model type that
 newer releases have themselves; empty if none is known to."""
-ROPE_KEYS = {"fix-qwen3.5-autoround": "transformers5-rope-keys"}
-"""Mods of spark-vllm-docker that are mods of sparkops, too; Transformers needs none of them since 5.10."""
+FIX_AUTOROUND, ROPE_KEYS = "fix-qwen3.5-autoround", "transformers5-rope-keys"
+"""A mod of spark-vllm-docker, and that of sparkops with the same effect."""
+AUTOROUND = re.compile("auto-?round", re.IGNORECASE)
+ROPE_KEYS_END = (5, 10)
+"""The first Transformers that loads checkpoints of AutoRound without the mod (templates/mods/NAME.py)."""
 
 COPIED = (
     "a file that the mod puts beside the server, where the new recipe has none; if a flag names it, put it beside the "
@@ -71,6 +75,13 @@ def flags_of_mods(mods: object) -> dict[str, str]:
     """Return the flags that each mod of a recipe provides; empty if unknown."""
     names = [basename(str(mod)) for mod in mods] if isinstance(mods, list) else []
     return {name: MODS.get(name, "") for name in names}
+
+
+def add_rope_keys(conversion: Conversion, model: str) -> None:
+    """Add the mod that a checkpoint of AutoRound needs, as recipes/122b-autoround.yaml has it."""
+    wanted = AUTOROUND.search(model) or FIX_AUTOROUND in conversion.mods
+    if wanted and not conversion.use and numbers(conversion.release.transformers) < ROPE_KEYS_END:
+        conversion.image_mods.append(ROPE_KEYS)
 
 
 def omit_keys(conversion: Conversion) -> None:
@@ -108,10 +119,10 @@ def _carried(conversion: Conversion, line: int, name: str) -> bool:
             line, f"mods/{name}", f"vLLM {conversion.release.version} has {known.type} itself", "note", "image"
         )
         return True
-    if own := ROPE_KEYS.get(name):
+    if name == FIX_AUTOROUND:
         # The Transformers of a finished image is unknown, and the mod passes where nothing is to change.
-        needed = bool(conversion.use) or numbers(conversion.release.transformers) < (5, 10)
-        conversion.image_mods += [own] if needed else []
+        if conversion.use:
+            conversion.image_mods.append(ROPE_KEYS)
         return True
     mod = conversion.beside.get(name)
     if mod is None or name in SUPPORT:

@@ -178,9 +178,18 @@ def test_a_plugin_of_the_model_s_repository_is_named(checkout: Path) -> None:
     assert f"import without it, then add {lines} to `serve.args` of the new recipe, and `allow: " in reason
 
 
-def test_a_mod_that_sparkops_has_is_taken_from_it(checkout: Path) -> None:
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "model: a/Qwen3.5-27B-int4-AutoRound\nmods: [mods/fix-qwen3.5-autoround]\n",
+        "model: a/Qwen3.5-27B-int4-AutoRound\n",
+        "model: a/b\nmods: [mods/fix-qwen3.5-autoround]\n",
+    ],
+)
+def test_a_checkpoint_of_autoround_gets_the_mod_that_transformers_5_needs(checkout: Path, lines: str) -> None:
+    """The original may have another Transformers, which needs no mod."""
     file = checkout / "recipes/4x/b.yaml"
-    file.write_text("model: a/Qwen3.5-27B-int4-AutoRound\nmods: [mods/fix-qwen3.5-autoround]\n")
+    file.write_text(lines)
 
     assert convert(file).data["image"]["mods"] == ["transformers5-rope-keys"]
 
