@@ -82,13 +82,24 @@ def import_(
         say(f"wrote {output}", fg="green")
     for omission in conversion.omissions:
         say(f"{file}:{omission.line}: {omission.key}: not imported: {omission.reason}", fg="yellow")
+    if lines := sorted({omission.line for omission in conversion.omissions if omission.may_change_answers}):
+        where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+        say(
+            f"the model may answer otherwise than with the original, for lack of {where}: compare before you rely on it"
+        )
     for kept in conversion.kept:
         say(f"{file}:{kept.line}: {kept.key}: kept: {kept.reason}")
     for key, comment in conversion.guessed.items():
         say(f"{key}: {comment}")
     if json:
         rows = [
-            {"line": omission.line, "key": omission.key, "why": omission.reason} for omission in conversion.omissions
+            {
+                "line": omission.line,
+                "key": omission.key,
+                "why": omission.reason,
+                "may_change_answers": omission.may_change_answers,
+            }
+            for omission in conversion.omissions
         ]
         kept_rows = [{"line": kept.line, "key": kept.key, "why": kept.reason} for kept in conversion.kept]
         data_json(

@@ -23,6 +23,10 @@ cannot start without it."""
 DEFAULTS = {"tensor-parallel-size": "tensor_parallel", "pipeline-parallel-size": "pipeline_parallel"}
 """Flags whose key in `defaults` has another name."""
 
+SAME_ANSWERS = {"recipe_version", "container", "served-model-name", "port", "gpu-memory-utilization-gb"}
+"""What may matter to the owner, clients or memory, and not to what the model answers: another image has the same model.
+"""
+
 
 @dataclass(frozen=True)
 class Omission:
@@ -38,6 +42,11 @@ class Omission:
     """Whether `--without` has no effect, as for the number of nodes."""
     unknown: bool = False
     """Whether only the tables of import lack it, so that a finished image may have it."""
+
+    @property
+    def may_change_answers(self) -> bool:
+        """Whether the model may answer otherwise than with the original, for lack of this setting."""
+        return self.kind != "note" and self.key.split()[0] not in SAME_ANSWERS
 
 
 @dataclass(frozen=True)

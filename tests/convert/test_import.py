@@ -106,7 +106,9 @@ def test_json_has_the_recipe_and_the_omissions() -> None:
 
     printed = json.loads(ran.stdout)
     assert printed["recipe"]["name"] == "two"
-    assert {"line": 16, "key": "pre_exec", "why": recipe_keys.SHELL} in printed["not_carried_over"]
+    assert {"line": 16, "key": "pre_exec", "why": recipe_keys.SHELL, "may_change_answers": True} in printed[
+        "not_carried_over"
+    ]
     assert set(printed["guessed"]) == {"service", "image", "memory"}
 
 

@@ -160,6 +160,7 @@ def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:
     assert f"{theirs}:6: chat-template: no node has the file x.jinja" in str(refused.exception)
     assert refused.exception.next_step == f"Import without it: sparkops import {theirs} --without chat-template"  # type: ignore[union-attr]
     assert ran.exit_code == 0, ran.output
+    assert "may answer otherwise than with the original, for lack of lines 4, 6:" in ran.output
     text = output.read_text()
     assert "  # not imported (line 6 of theirs.yaml): trust-remote-code: runs Python code" in text
     assert "  # not imported (line 4 of theirs.yaml): mods/other: " in text
@@ -260,3 +261,14 @@ def test_an_error_of_the_new_recipe_has_the_line_of_the_old_one(tmp_path: Path) 
     with pytest.raises(ConfigError) as refused:
         of(tmp_path, "recipe_version: '1'\nmodel: a/..\n")
     assert f"{tmp_path}/a.yaml:2: service: " in str(refused.value)
+
+
+def test_an_import_that_lacks_nothing_for_the_model_does_not_warn_of_its_answers(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs.yaml"
+    theirs.write_text(f"{HEAD}container: c:1\nmaintainer: ann\ncommand: vllm serve a/b --host 0.0.0.0\n")
+
+    ran = CliRunner().invoke(app, ["import", str(theirs)])
+
+    assert ran.exit_code == 0, ran.output
+    assert "container: not imported" in ran.output
+    assert "may answer otherwise" not in ran.output
