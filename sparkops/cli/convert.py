@@ -22,6 +22,9 @@ from sparkops.errors import ConfigError, UsageError
 
 IMAGE = TypeAdapter[str](ImageRef)
 
+SHOWN = 40
+"""Recipes of a checkout that an error names."""
+
 
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Recipe of spark-vllm-docker, sparkrun or vllm-project")],
@@ -61,6 +64,8 @@ def import_(
     """
     if not file.exists():
         raise UsageError(f"file not found: {file}")
+    if file.is_dir():
+        raise _no_recipe(file)
     original = other_tools.read(file)
     name = as_name((output or file).stem)
     if output and output.name != f"{name}.yaml":
@@ -107,6 +112,15 @@ def import_(
         )
     elif not output:
         data(text.rstrip())
+
+
+def _no_recipe(checkout: Path) -> UsageError:
+    """Return the error for a directory, with the recipes in it: each is imported by itself, as each is one service."""
+    recipes = sorted(path for kind in ("*.yaml", "*.yml") for path in checkout.glob(f"**/*recipes/**/{kind}"))
+    shown = "".join(f"\n  {path}" for path in recipes[:SHOWN])
+    more = f"\n  and {len(recipes) - SHOWN} more" if len(recipes) > SHOWN else ""
+    problem = f"{checkout} is a directory: expected one recipe"
+    return UsageError(f"{problem}. It has:{shown}{more}" if recipes else problem, next_step="sparkops import FILE")
 
 
 def _require_unchanged(output: Path, text: str) -> None:

@@ -272,3 +272,17 @@ def test_an_import_that_lacks_nothing_for_the_model_does_not_warn_of_its_answers
     assert ran.exit_code == 0, ran.output
     assert "container: not imported" in ran.output
     assert "may answer otherwise" not in ran.output
+
+
+def test_a_checkout_is_answered_with_its_recipes(tmp_path: Path) -> None:
+    recipes = [tmp_path / "recipes/a.yaml", tmp_path / "recipes/4x/b.yml"]
+    for file in (*recipes, tmp_path / "other/c.yaml"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(HEAD)
+
+    ran = CliRunner().invoke(app, ["import", str(tmp_path)])
+
+    assert isinstance(ran.exception, UsageError)
+    assert str(ran.exception) == (
+        f"{tmp_path} is a directory: expected one recipe. It has:\n  {recipes[1]}\n  {recipes[0]}"
+    )
