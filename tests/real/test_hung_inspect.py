@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import FleetError
@@ -39,8 +42,18 @@ def waits(node: FleetNode, container: str) -> bool:
     return False
 
 
+def other(service: Service, home: Path) -> Service:
+    """Return another service of the stand-in, which the guard of the same node leads or follows."""
+    recipe = home / "beside.yaml"
+    recipe.write_text(
+        yaml.safe_dump({"name": "beside", "extends": "stand-in", "service": "beside", "serve": {"port": 9180}})
+    )
+    return replace(service, recipe=str(recipe), name="beside", port=9180)
+
+
 @pytest.mark.matrix
-def test_a_container_that_docker_does_not_inspect_serves_on_and_is_named(service: Service) -> None:
+def test_a_container_that_docker_does_not_inspect_serves_on_and_is_named(service: Service, tmp_path: Path) -> None:
+    """The hang lasts longer than a reading of all containers counts as fresh: another service is deployed meanwhile."""
     [old] = service.running()
     node = service.nodes.node(old.node)
     with service.load(rate=10, streams=2) as load:
@@ -51,8 +64,11 @@ def test_a_container_that_docker_does_not_inspect_serves_on_and_is_named(service
             [rank] = [rank for replica in row["replicas"] for rank in replica["ranks"] if rank["state"] == "running"]
             assert (row["state"], rank["container"], rank["health"]) == ("healthy", old.name, "ok"), ran.out
             assert [(item["code"], item["node"]) for item in ran.json["drift"]] == [("NOT_INSPECTED", node.name)]
-            answered = load.report().good
-            load.wait_for(answered + 50)
+            beside = other(service, tmp_path)
+            began = beside.deploy("--node", node.name, name="beside")
+            assert began.code == 0, began.err
+            load.wait_for(load.report().good + 50)
+            assert beside.cli("stop", beside.name, "--forget").code == 0
         assert good_end(service) == old.release
         assert load.report().failures == {}
     [now] = service.running()

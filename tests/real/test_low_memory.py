@@ -16,12 +16,16 @@ pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
 FULL = "sed 's/^MemAvailable:.*/MemAvailable: 100000 kB/' /proc/meminfo >/tmp/meminfo"
 
 
+def pid(node: FleetNode) -> str:
+    """Return the process of the guard; 0 while it has none."""
+    return node.exec("docker", "inspect", "--format", "{{.State.Pid}}", "sparkops-guard").strip()
+
+
 @contextmanager
 def full(node: FleetNode) -> Iterator[None]:
     """Let the guard of a node see 0.1 GiB of memory, as if another program had taken the rest."""
     node.exec("docker", "exec", "sparkops-guard", "sh", "-c", FULL)
-    pid = node.exec("docker", "inspect", "--format", "{{.State.Pid}}", "sparkops-guard").strip()
-    inside = ("nsenter", f"--target={pid}", "--mount", "--pid", "--")
+    inside = ("nsenter", f"--target={pid(node)}", "--mount", "--pid", "--")
     node.exec(*inside, "mount", "--bind", "/tmp/meminfo", "/proc/meminfo")
     try:
         yield
@@ -72,3 +76,25 @@ def test_an_engine_whose_recipe_says_so_ends_and_starts_again_once_there_is_memo
     assert (again.name, again.started_at > engine.started_at) == (engine.name, True)
     wait_for(lambda: stand_in.status()["state"] == "healthy")
     assert stand_in.cli("probe", "stand-in").code == 0
+
+
+def test_a_guard_that_is_killed_beside_it_does_not_take_it_for_one_that_loads(
+    stand_in: Service, nodes: RealFleet
+) -> None:
+    """For the next guard the engine is unknown until it answers."""
+    stand_in.begin(name="", node=GATEWAY)
+    (engine,) = stand_in.running()
+    node = nodes.node(engine.node)
+
+    with stand_in.load() as load:
+        load.wait_for(50)
+        before = pid(node)
+        node.kill_container("sparkops-guard")
+        wait_for(lambda: pid(node) not in ("0", before))
+        with full(node):
+            wait_for(lambda: findings(stand_in))
+            load.wait_for(load.report().good + 100)
+        wait_for(lambda: enough(load))
+
+    assert [same.started_at for same in stand_in.running()] == [engine.started_at]
+    nothing_failed(load)
