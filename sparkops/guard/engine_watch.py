@@ -37,6 +37,8 @@ from sparkops.watch.rules import Breach, EngineLook, EngineWatch, LightAnswer, R
 WATCH_S = 10.0
 """Seconds between two looks. They read what the guard has read anyway, and send nothing but light questions."""
 CLOCKS_WITHIN_S = 15.0
+NO_PROGRAM = (126, 127)
+"""Exit codes of `docker exec` for a program that the container does not have: one without a GPU has no nvidia-smi."""
 ASKERS = 4
 """Light questions in progress at once; one to a dead engine lasts until its timeout."""
 STEPS: Mapping[Rule, str] = {
@@ -252,10 +254,11 @@ class EngineWatcher:
     def _read_clocks(self, known: Watched, start: float) -> tuple[Clocks, ...]:
         try:
             return self.read_clocks(self.node, known.rank.rank.container)
-        except CommandFailed:  # without a GPU, or without the driver's program
-            known.without_clocks = start
         except (SparkopsError, OSError) as error:
-            self.log(f"{known.rank.rank.container}: clocks not read: {reason(error)}")
+            if isinstance(error, CommandFailed) and error.completed.exit_code in NO_PROGRAM:
+                known.without_clocks = start
+            else:
+                self.log(f"{known.rank.rank.container}: clocks not read: {reason(error)}")
         return ()
 
     def _measure(self, rank: PromotedRank, recipe: Recipe) -> float | None:

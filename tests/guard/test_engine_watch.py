@@ -403,8 +403,16 @@ def test_a_container_that_shows_no_clocks_is_not_asked_again(node: Node) -> None
     assert len(node.clocks) == STUCK - 1
 
 
-def test_an_error_of_docker_is_logged_and_the_next_sample_is_read(node: Node) -> None:
-    node.clocks = [NotReady("n1", "docker does not answer"), LOW]
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotReady("n1", "docker does not answer"),
+        CommandFailed(Completed("n1", Command(("docker", "exec")), 1, "", "container is not running")),
+    ],
+    ids=["Docker does not answer", "the program failed"],
+)
+def test_an_error_is_logged_and_the_next_sample_is_read(node: Node, error: SparkopsError) -> None:
+    node.clocks = [error, LOW]
     node.looks(30)
 
     assert node.clocks == []

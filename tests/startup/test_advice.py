@@ -63,6 +63,16 @@ def test_the_cause_of_a_real_failure_has_its_figures(captured: Captured, log: st
     assert LOG.cause(captured(f"vllm-0.23.0-cuda-{log}.log").splitlines()) == Advice(cause, step)
 
 
+def test_an_image_without_a_compiler_is_the_cause(captured: Captured) -> None:
+    """Seen with a finished image for the CPU, whose recipe does not say `enforce-eager`."""
+    found = LOG.cause(captured("vllm-0.32.0-cpu-no-compiler.log").splitlines())
+
+    assert found == Advice(
+        "the image has no C++ compiler, and the engine compiles code when it starts",
+        "Add g++ to image.apt, then build and deploy again.",
+    )
+
+
 def test_two_packages_with_the_same_files_are_named_in_vllm_0_33(captured: Captured) -> None:
     """Seen on an H200: uv installed cuda-python 12.6.2.post1 beside cuda-bindings 13.5.0, and the gate passed."""
     found = LOG.cause(captured("vllm-0.33.0-cuda-overwritten-module.log").splitlines())

@@ -101,6 +101,12 @@ CAUSES: tuple[Cause, ...] = (
         "Add cuda-python to image.remove of the recipe, or pin both to one version in image.override; lock the recipe "
         "again if it has a lock; then build and deploy again.",
     ),
+    # Of PyTorch's Inductor (captured with 0.32 on a CPU), and of Triton (triton/runtime/build.py).
+    known_cause(
+        r"InvalidCxxCompiler|Failed to find C compiler",
+        "the image has no C++ compiler, and the engine compiles code when it starts",
+        "Add g++ to image.apt, then build and deploy again.",
+    ),
     # Last, because a start that fails for another reason may also lack an optional module.
     known_cause(
         r"ModuleNotFoundError: No module named '([\w.]+)'",
