@@ -88,7 +88,7 @@ def _fix(connected: Connected, diagnosis: Diagnosis, *, yes: bool) -> list[FixRo
     """Print the fixes, ask for confirmation and run them. Return the results."""
     due = [*fixes(diagnosis.findings, connected.fleet.nodes)]
     for fix in due:
-        say(f"{fix.finding.node}: {fix.finding.code}: {fix.words}")
+        say(f"{fix.finding.node}: {fix.finding.code}: {fix.repair.words}")
     if not due:
         say("no finding has a safe fix")
     elif confirm(f"Run {len(due)} {'fix' if len(due) == 1 else 'fixes'}?", yes=yes):

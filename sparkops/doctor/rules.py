@@ -25,8 +25,7 @@ from sparkops.doctor.repairs import Repair
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.network import checks, environment, firewall, links, topology
 from sparkops.network.facts import Device, NodeFabric
-from sparkops.network.finding import Finding, Same, Severity, problems
-from sparkops.network.kind import Kind
+from sparkops.network.finding import Finding, Kind, Same, Severity, problems
 from sparkops.network.links import Link
 from sparkops.network.topology import Pair
 from sparkops.nodes.host import GIB, POWER_CUT
@@ -234,10 +233,6 @@ DOCKER_TCP = NodeRule(
     WARNING,
     find=_docker_tcp,
 )
-OPEN = "Any client that reaches the port can use the engine without a key, or disturb the ranks."
-ENGINE_OPEN = Kind("ENGINE_OPEN", OPEN, WARNING)
-FILTER_MISSING = Kind("FILTER_MISSING", OPEN, WARNING)
-FILTER_UNKNOWN = Kind("FILTER_UNKNOWN", OPEN, WARNING)
 
 DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, unless its recipe has another value
 MEMORY_GIB = 8.0  # spark-vllm-docker and NVIDIA's playbooks keep 8 to 10 GiB free
@@ -495,7 +490,7 @@ AREAS: Mapping[str, Sequence[Kind]] = {
     "services": (NEEDS_OPERATOR, *WATCHED, GATEWAY_DOWN, GATEWAY_CLOSED, STATUS_FAILED),
     "guards": (GUARD_DOWN, GUARD_SILENT, GUARD_NOT_REACHED, CORDONED, CORDON_UNREAD),
     "GPU": (GPU_SILENT, NO_DRIVER, NO_TOOLKIT, NO_CDI_SPEC, CLOCKS_LOW, DRIVER_590),
-    "open ports": (DOCKER_TCP, ENGINE_OPEN, FILTER_MISSING, FILTER_UNKNOWN),
+    "open ports": (DOCKER_TCP, firewall.ENGINE_OPEN, firewall.FILTER_MISSING, firewall.FILTER_UNKNOWN),
     "memory": (MEMORY, NO_EARLYOOM, OOM_SCORE, SWAP, PAGE_CACHE),
     "Docker": (NO_BUILDKIT, NO_LIVE_RESTORE, DOCKER_OLD),
     "network": (
@@ -517,16 +512,10 @@ NODE_RULES = tuple(kind for kind in KINDS.values() if isinstance(kind, NodeRule)
 UPDATE = "sudo apt-get update; sudo apt-get dist-upgrade; sudo reboot, on the older nodes"
 UPDATE_FIRMWARE = "sudo fwupdmgr refresh; sudo fwupdmgr update, on all nodes"
 SAME = (
-    Same(DRIVERS.code, "the NVIDIA driver", UPDATE, WARNING),
-    Same(KERNELS.code, "the kernel", UPDATE, WARNING),
-    Same(FIRMWARE.code, "the firmware of the RDMA devices", UPDATE_FIRMWARE, WARNING),
+    Same(DRIVERS, "the NVIDIA driver", UPDATE),
+    Same(KERNELS, "the kernel", UPDATE),
+    Same(FIRMWARE, "the firmware of the RDMA devices", UPDATE_FIRMWARE),
 )
-
-
-def explained(finding: Finding) -> Finding:
-    """Return a finding with its reason; without one for a code of a newer guard."""
-    kind = KINDS.get(finding.code)
-    return finding.model_copy(update={"reason": kind.why}) if kind else finding
 
 
 def urgency(finding: Finding) -> tuple[bool, int]:
@@ -572,7 +561,7 @@ def diagnose(
     ]
     of_nodes = [finding for node in nodes for finding in examine(node)]
     unique = dict.fromkeys([*unreachable, *of_nodes, *_alike(nodes), *topology.pair_findings(joined), *live])
-    findings = sorted(map(explained, unique), key=urgency)
+    findings = sorted(unique, key=urgency)
     rows = [_row(name, node) for name, node in results.items()]
     return Diagnosis(ok=not problems(findings), nodes=rows, pairs=list(map(_pair_row, joined)), findings=findings)
 

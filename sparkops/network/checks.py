@@ -14,8 +14,7 @@ from sparkops.errors import CommandFailed, SparkopsError
 from sparkops.network import commands
 from sparkops.network.commands import UNLIMITED, Perftest, RankRendezvous, RendezvousReport
 from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding, Same, Severity
-from sparkops.network.kind import Kind
+from sparkops.network.finding import Finding, Kind, Same, Severity
 from sparkops.network.links import MTU_DIFFERS, NCCL_FAILS, End, Link
 from sparkops.network.topology import Fabric, RankNetwork, Transport
 from sparkops.release import recipe_of
@@ -52,7 +51,7 @@ MEMLOCK = Kind("MEMLOCK", "RDMA locks the memory that it registers.")
 BEFORE_DEPLOY = (DRIVER, IMAGE, VLLM, TORCH, NO_IMAGE, NO_CONTAINER, PORT_TAKEN, NO_MEETING, RAY_OLD, MEMLOCK)
 """Found only before a deploy with several ranks, which has an image to test."""
 
-SAME_DRIVER = Same(DRIVER.code, "the NVIDIA driver", "Install the same driver on all nodes; mixed drivers are slow.")
+SAME_DRIVER = Same(DRIVER, "the NVIDIA driver", "Install the same driver on all nodes; mixed drivers are slow.")
 
 Outcome = str | SparkopsError
 """What a command printed, or why it failed."""
@@ -201,7 +200,7 @@ def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> 
     contents = {node: image_content(inspect)[:12] for node, inspect in inspects.items() if inspect}
     others = "".join(f" --to {node}" for node in present[1:])
     step = f"sparkops images copy {recipe} --from {present[0]}{others}" if present else ""
-    yield from Same(IMAGE.code, f"the content of {image}", step).check(contents)
+    yield from Same(IMAGE, f"the content of {image}", step).check(contents)
 
 
 def rendezvous(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: bytes) -> Iterator[Check]:
@@ -279,9 +278,5 @@ def read_rendezvous(outcome: Outcome) -> RendezvousReport | SparkopsError:
 
 def same_versions(reports: Mapping[str, RendezvousReport]) -> Iterator[Finding]:
     """Yield findings if the version of vLLM or torch differs between ranks."""
-    yield from Same(VLLM.code, "the version of vLLM", COPY).check(
-        {node: report.vllm for node, report in reports.items()}
-    )
-    yield from Same(TORCH.code, "the version of torch", COPY).check(
-        {node: report.torch for node, report in reports.items()}
-    )
+    yield from Same(VLLM, "the version of vLLM", COPY).check({node: report.vllm for node, report in reports.items()})
+    yield from Same(TORCH, "the version of torch", COPY).check({node: report.torch for node, report in reports.items()})

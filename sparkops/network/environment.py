@@ -11,8 +11,7 @@ from ipaddress import IPv4Interface
 
 from sparkops.engines import ENGINES
 from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding, listed
-from sparkops.network.kind import Kind
+from sparkops.network.finding import Finding, Kind, listed
 from sparkops.network.links import End
 
 ENVIRONMENT = Kind("ENVIRONMENT", "NCCL and Gloo select the interface by name, and fail without it.")

@@ -40,20 +40,43 @@ class Finding(BaseModel):
 
 
 @dataclass(frozen=True)
+class Kind:
+    """Code, reason and severity of a finding. docs/doctor.md lists the kinds."""
+
+    code: str
+    why: str
+    """Why it matters, with its source unless it is a rule of sparkops."""
+    severity: Severity = Severity.PROBLEM
+
+    def at(
+        self, node: str, problem: str, step: str, *, severity: Severity | None = None, fixable: bool = False
+    ) -> Finding:
+        """Return a finding of this kind on a node, by default with the severity of the kind."""
+        return Finding(
+            code=self.code,
+            node=node,
+            problem=problem,
+            next_step=step,
+            severity=severity or self.severity,
+            reason=self.why,
+            fixable=fixable,
+        )
+
+
+@dataclass(frozen=True)
 class Same:
     """A value that must be the same on all nodes. `what` names it in a sentence, `step` is the next step."""
 
-    code: str
+    kind: Kind
     what: str
     step: str
-    severity: Severity = Severity.PROBLEM
 
     def check(self, values: Mapping[str, str]) -> Iterator[Finding]:
         """Yield a finding if the values, by node, differ."""
         if len(set(values.values())) > 1:
             measured = ", ".join(f"{value} at {node}" for node, value in values.items())
             problem, last = f"{self.what} differs: {measured}", list(values)[-1]
-            yield Finding(code=self.code, node=last, problem=problem, next_step=self.step, severity=self.severity)
+            yield self.kind.at(last, problem, self.step)
 
 
 def problems(findings: Iterable[Finding]) -> tuple[Finding, ...]:

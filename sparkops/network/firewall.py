@@ -17,7 +17,7 @@ from sparkops.docker import places
 from sparkops.docker.facts import Container
 from sparkops.engines import runtime
 from sparkops.names import Slot
-from sparkops.network.finding import Finding, Severity
+from sparkops.network.finding import Finding, Kind, Severity
 
 TABLE = "inet sparkops"
 CLEARED = f"table {TABLE} {{}}\ndelete table {TABLE}\n"
@@ -31,6 +31,11 @@ RULESET = Command(("docker", "exec", places.CONTAINER, "nft", "list", "ruleset",
 LISTED_TABLE = re.compile(r"^table inet sparkops \{$.*?^\}$", re.MULTILINE | re.DOTALL)
 CLOSED_PORTS = re.compile(r"^\s*tcp dport (?:(\d+) reject|\{ (.*) \} tcp flags .* drop)\b", re.MULTILINE)
 """The rule of an engine, and that of ranks: their rendezvous ports, then the range that the kernel picks from."""
+
+OPEN = "Any client that reaches the port can use the engine without a key, or disturb the ranks."
+ENGINE_OPEN = Kind("ENGINE_OPEN", OPEN, Severity.WARNING)
+FILTER_MISSING = Kind("FILTER_MISSING", OPEN, Severity.WARNING)
+FILTER_UNKNOWN = Kind("FILTER_UNKNOWN", OPEN, Severity.WARNING)
 
 
 @dataclass(frozen=True)
@@ -173,13 +178,13 @@ def engine_findings(
                 f"{container.name} accepts connections from every address on port {container.port}, without keys or TLS"
             )
             step = f"sparkops stop {container.service}; then deploy it behind the gateway: sparkops deploy RECIPE"
-            yield _warning("ENGINE_OPEN", node, problem, step)
+            yield ENGINE_OPEN.at(node, problem, step)
         elif filtered is None:
             problem = f"port {container.port} of {container.name} may be open: the guard does not report its rules"
-            yield _warning("FILTER_UNKNOWN", node, problem, "sparkops deploy RECIPE --blue-green renews the guard.")
+            yield FILTER_UNKNOWN.at(node, problem, "sparkops deploy RECIPE renews the guard.")
         elif container.port not in filtered:
             problem = f"port {container.port} of {container.name} is open: nftables has no rule of sparkops for it"
-            yield _warning("FILTER_MISSING", node, problem, "docker logs sparkops-guard shows why.")
+            yield FILTER_MISSING.at(node, problem, "docker logs sparkops-guard shows why.")
 
 
 def rank_findings(node: str, containers: Iterable[Container], filtered: Collection[int] | None) -> Iterator[Finding]:
@@ -192,11 +197,7 @@ def rank_findings(node: str, containers: Iterable[Container], filtered: Collecti
             continue
         if filtered is None:
             problem = f"ports between ranks of {container.name} may be open: the guard does not report its rules"
-            yield _warning("FILTER_UNKNOWN", node, problem, "sparkops deploy RECIPE renews the guard.")
+            yield FILTER_UNKNOWN.at(node, problem, "sparkops deploy RECIPE renews the guard.")
         elif container.rendezvous_port not in filtered:
             problem = f"ports between ranks of {container.name} are open: nftables has no rule of sparkops for them"
-            yield _warning("FILTER_MISSING", node, problem, "docker logs sparkops-guard shows why.")
-
-
-def _warning(code: str, node: str, problem: str, step: str) -> Finding:
-    return Finding(code=code, node=node, problem=problem, next_step=step, severity=Severity.WARNING)
+            yield FILTER_MISSING.at(node, problem, "docker logs sparkops-guard shows why.")

@@ -18,8 +18,7 @@ from sparkops.doctor.facts import MachineFacts, NodeFacts
 from sparkops.doctor.rules import NodeRule, Seen
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.network import checks, topology
-from sparkops.network.finding import Severity
-from sparkops.network.kind import Kind
+from sparkops.network.finding import Kind, Severity
 from sparkops.network.topology import Transport
 from sparkops.nodes.host import Clocks
 from sparkops.watch.rules import Rule

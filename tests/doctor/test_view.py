@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.rules import AREAS, KINDS, explained
+from sparkops.doctor.rules import AREAS, KINDS
 from sparkops.doctor.view import lines
 from sparkops.errors import NotReachable
 from sparkops.network.finding import Finding, Severity
@@ -120,7 +120,6 @@ def test_problems_precede_warnings_and_the_most_urgent_code_is_first() -> None:
 def test_a_code_of_a_newer_guard_is_shown_after_the_known_ones_and_without_a_reason() -> None:
     newer = Finding(code="NEWER", node="a", problem="new", next_step="look", severity=Severity.WARNING)
 
-    assert explained(newer) == newer
     assert shown(newer, found("CLOCK", "a", "late", "set"))[:7] == [
         "",
         "warning CLOCK on a: late",
