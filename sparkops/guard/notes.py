@@ -59,12 +59,16 @@ class Notes:
     def refused(self, service: LocalService, container: str, why: str, *, lost: bool) -> None:
         """Note that a start has not happened. `lost`: Docker did not reply, so that it may happen yet.
 
-        A start from the boot record that Docker refused does not count. Raises OSError.
+        A start from the boot record that Docker refused does not count. One that was lost does, and the next one waits
+        as after any restart: otherwise a Docker that is slow for seconds uses up the hour. Raises OSError.
         """
         with self.lock:
-            restarting = service.restarting and service.pending == container
-            first = service.start(container).refuse(why, time.monotonic()) == 1
-            if restarting and not lost:
+            start, restarting = service.start(container), service.restarting and service.pending == container
+            paused_s = start.due_s
+            first = start.refuse(why, time.monotonic()) == 1
+            if restarting and lost:
+                start.due_s = max(start.due_s, paused_s)
+            elif restarting:
                 self._write_record(service, service.record.refused())
         if first:
             text = f"{container}: not started, retried: {why.splitlines()[0]}"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from sparkops.command import Command, Completed
+from sparkops.errors import CommandFailed, ConnectionLost, NotReady
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.follower import Follower
+from sparkops.guard.jobs import Jobs
 from sparkops.guard.local_service import LocalService
 from sparkops.guard.next_task import Moment, next_task
 from sparkops.guard.start import REFUSED_MOST_S, REFUSED_S
 from sparkops.guard.state import State
-from sparkops.guard.tasks import Measure
+from sparkops.guard.tasks import Job, Measure
 from sparkops.nodes.local import LocalNode
 from sparkops.swap import effects
 from sparkops.swap.follower import Record, report
@@ -65,6 +69,45 @@ def test_refused_starts_use_up_no_budget_and_are_one_event(follower: Follower) -
 
 def test_a_start_of_which_docker_says_nothing_counts(follower: Follower) -> None:
     assert refuse(follower, lost=True).record.restarts == 1
+
+
+def test_starts_that_were_lost_are_as_far_apart_as_any_restarts(follower: Follower) -> None:
+    """Three of them used up the hour in 15 s."""
+    for pause_s in PAUSES_S:
+        begun_s = time.monotonic()
+        due_s = refuse(follower, lost=True).start(OLD.container).due_s
+        assert due_s >= begun_s + pause_s
+
+
+@dataclass
+class Failing(Jobs):
+    """Jobs of which each ends with an error."""
+
+    error: Exception = field(default_factory=OSError)
+
+    def _execute(self, *_: object) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "restarts"),
+    [
+        (CommandFailed(Completed("n1", Command(("docker", "start")), 1, "", "could not select device driver")), 0),
+        (NotReady("n1", "dockerd does not answer"), 1),
+        (ConnectionLost("n1", "the connection ended"), 1),
+        (OSError("the socket is gone"), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_only_a_start_that_docker_refuses_is_none(follower: Follower, error: Exception, restarts: int) -> None:
+    jobs = Failing(follower.state, follower.node, follower.engines, lambda _: None, error=error)
+    service = follower._service("chat")
+    jobs.notes.write(service, effects.MarkRestart(OLD.container), BOOT.boot)
+
+    jobs._work(service, Job(effects.StartEngine(OLD.container)))
+
+    assert service.record.restarts == restarts
+    assert service.start(OLD.container).refused
 
 
 def test_the_next_attempt_waits_twice_as_long_each_time(follower: Follower) -> None:
