@@ -8,19 +8,16 @@ from typing import Annotated
 
 import typer
 import yaml
-from pydantic import TypeAdapter, ValidationError
 
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say, write
 from sparkops.command import quote
 from sparkops.config import files, source
-from sparkops.config.fields import ImageRef, as_name
+from sparkops.config.fields import as_name
 from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools, recipe_keys
 from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
-
-IMAGE = TypeAdapter[str](ImageRef)
 
 SHOWN = 40
 """Recipes of a checkout that an error names."""
@@ -147,16 +144,8 @@ def _write_mods(files: Mapping[str, bytes]) -> None:
 
 def _require_image(use: str) -> None:
     """Raise UsageError for a value of --use that is no image."""
-    if use and not _is_image(use):
+    if use and not recipe_keys.is_image(use):
         raise UsageError(f"--use {use}: not an image", next_step="--use REPOSITORY:TAG, or REPOSITORY@sha256:DIGEST")
-
-
-def _is_image(text: str) -> bool:
-    try:
-        IMAGE.validate_python(text)
-    except ValidationError:
-        return False
-    return True
 
 
 def _require_known(conversion: Conversion, without: Sequence[str]) -> None:
@@ -194,8 +183,7 @@ def _refuse(conversion: Conversion) -> None:
 def _container(conversion: Conversion) -> str:
     """Return the image of the original that a node can pull; empty for one that the original's owner builds."""
     container = str(conversion.original.get("container") or "")
-    container = recipe_keys.PUBLISHED.get(container, container)
-    return container if "/" in container and _is_image(container) else ""
+    return recipe_keys.pulled(recipe_keys.PUBLISHED.get(container, container))
 
 
 def _text(conversion: Conversion) -> str:

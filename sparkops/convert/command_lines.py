@@ -60,8 +60,11 @@ VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?
 TYPOGRAPHIC = re.compile("[\u201c-\u201f\u2018-\u201b]")
 """Quotes of a word processor, which a shell takes for letters."""
 SHELLS = frozenset({"sh", "bash"})
-SERVERS = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "vllm")
-"""Modules that `python -m` starts as a server; the first one takes flags without `serve`."""
+SERVERS: Mapping[str, tuple[str, ...]] = {
+    "vllm": ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main", "vllm"),
+    "sglang": ("sglang.launch_server",),
+}
+"""Modules that `python -m` starts as a server, by engine; the first one takes flags without `serve`."""
 MOST_CHARACTERS = 64 * 1024
 """Limit for a command with filled slots, which may repeat a long value. Real commands have about 1000."""
 TOO_LARGE = f"larger than {MOST_CHARACTERS} characters with its slots filled"
@@ -121,18 +124,19 @@ def _separated(text: str) -> str:
     return "".join(parts)
 
 
-def serve(argv: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+def serve(argv: Sequence[str], engine: str = "vllm") -> tuple[list[str], list[str], list[str]]:
     """Return the words before `vllm serve`, its arguments, and the words of the commands after it.
 
-    The server is `vllm serve` with any path, `python -m` with one of SERVERS, or either of them in `bash -c`.
+    The server is `vllm serve` with any path, `python -m` with one of SERVERS, or either of them in `bash -c`; for
+    SGLang, `sglang serve` likewise.
     Raises ValueError for an open quote in `bash -c`.
     """
     for at, word in enumerate(argv):
         if basename(word) in SHELLS and (script := _script(argv[at + 1 :])) is not None:
-            before, arguments, after = serve(words(script))
+            before, arguments, after = serve(words(script), engine)
             if arguments:
                 return [*argv[:at], *before], arguments, after
-        if length := _server(argv[at : at + 4]):
+        if length := _server(argv[at : at + 4], engine):
             rest = list(argv[at + length :])
             end = next((n for n, word in enumerate(rest) if OPERATOR.fullmatch(word)), len(rest))
             return list(argv[: at - (at > 0 and argv[at - 1] == "exec")]), rest[:end], rest[end:]
@@ -179,14 +183,15 @@ def _script(argv: Sequence[str]) -> str | None:
     return None if at is None or any(not word.startswith("-") for word in argv[:at]) else argv[at + 1]
 
 
-def _server(argv: Sequence[str]) -> int:
-    """Return the number of words that start vLLM's server; 0 for another program."""
+def _server(argv: Sequence[str], engine: str) -> int:
+    """Return the number of words that start the engine's server; 0 for another program."""
+    modules = SERVERS[engine]
     match argv:
-        case [program, "serve", *_] if basename(program) == "vllm":
+        case [program, "serve", *_] if basename(program) == engine:
             return 2
-        case [program, "-m", module, *rest] if basename(program).startswith("python") and module in SERVERS:
+        case [program, "-m", module, *rest] if basename(program).startswith("python") and module in modules:
             serves = rest[:1] == ["serve"]
-            return 3 + serves if serves or module == SERVERS[0] else 0
+            return 3 + serves if serves or module == modules[0] else 0
     return 0
 
 

@@ -14,6 +14,8 @@ from sparkops.config.source import Source
 from sparkops.convert.command_lines import OPTIMIZATION, SHORT
 from sparkops.convert.mods import Mod
 from sparkops.convert.releases import RELEASES, ModelType, Release
+from sparkops.engines import ENGINES, EngineName
+from sparkops.engines.engine import EngineKind
 
 Kind = Literal["note", "loss", "refusal"]
 """note: sparkops has its own way to do the same. loss: stated in the new recipe, as it may matter. refusal: the engine
@@ -82,6 +84,11 @@ IMPORTED = Choices()
 """No option is given."""
 
 
+def directory(model: str) -> str:
+    """Return the directory of a model: the last part of its repository's name."""
+    return model.rstrip("/").rpartition("/")[2].partition(":")[0]
+
+
 @dataclass
 class Conversion:
     """A recipe of sparkops under construction.
@@ -95,6 +102,7 @@ class Conversion:
     original: Mapping[str, Any]
     text: str
     choices: Choices = IMPORTED
+    engine: EngineName = "vllm"
     release: Release = RELEASES[0]
     model_type: ModelType | None = None
     """The type of the model; None if no fact says."""
@@ -113,6 +121,10 @@ class Conversion:
     """`model.draft` of the new recipe."""
     image_mods: list[str] = field(default_factory=list)
     """`image.mods` of the new recipe."""
+    revision: str = ""
+    """The commit of the model that a flag states."""
+    spelled: dict[str, str] = field(default_factory=dict)
+    """The original's name of each flag that has another one here."""
 
     @cached_property
     def text_lines(self) -> list[str]:
@@ -130,6 +142,11 @@ class Conversion:
     def losses(self) -> list[Omission]:
         """The omissions that the new recipe states."""
         return [omission for omission in self.omissions if omission.kind == "loss"]
+
+    @property
+    def kind(self) -> EngineKind:
+        """The facts of its engine."""
+        return ENGINES[self.engine]
 
     @property
     def use(self) -> str:
@@ -163,7 +180,7 @@ class Conversion:
 
     def flag_line(self, flag: str) -> int:
         """Return the line of a flag: in the command, or in `defaults`."""
-        lines = self.source.lines
+        lines, flag = self.source.lines, self.spelled.get(flag, flag)
         default = lines.get(("defaults", flag.replace("-", "_"))) or lines.get(("defaults", DEFAULTS.get(flag, "")))
         first = lines.get(("command",))
         if first is None:

@@ -17,8 +17,8 @@ from sparkops import redact
 from sparkops.config import source
 from sparkops.config.fields import ModelName, as_name
 from sparkops.config.source import Source
-from sparkops.convert import command_lines, mods, releases, variants, vllm_project
-from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission
+from sparkops.convert import command_lines, mods, releases, server_flags, sglang_flags, variants, vllm_project
+from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission, directory
 from sparkops.convert.recipe_keys import (
     NODE_KEYS,
     READ_KEYS,
@@ -27,15 +27,26 @@ from sparkops.convert.recipe_keys import (
     convert_nodes,
     flags_of_mods,
     omit_keys,
+    pulled,
 )
-from sparkops.convert.server_flags import SHOWN_GIB, convert_flags, convert_variables
-from sparkops.engines.vllm import default_share
+from sparkops.convert.server_flags import SHOWN_GIB, convert_variables
+from sparkops.engines import EngineName
 
 HOST_GIB = 5.6
 """Memory in GiB of the host side, as in the shipped recipes."""
+GRAPHS_GIB: Mapping[EngineName, float] = {"vllm": 0, "sglang": 7.9}
+"""Memory in GiB of graphs and activations beside an engine's share, as in the shipped recipes."""
 RAY = "ray[default]==2.60.0"
-RUNTIMES = {"vllm": "mp", "vllm-distributed": "mp", "eugr-vllm": "mp", "vllm-ray": "ray"}
-"""The executor for two nodes of each vLLM runtime."""
+RUNTIMES: Mapping[str, tuple[EngineName, str]] = {
+    "vllm": ("vllm", "mp"),
+    "vllm-distributed": ("vllm", "mp"),
+    "eugr-vllm": ("vllm", "mp"),
+    "vllm-ray": ("vllm", "ray"),
+    "sglang": ("sglang", "mp"),
+}
+"""The engine of each runtime, and its executor for two nodes."""
+STARTS: Mapping[EngineName, str] = {"vllm": "vllm serve MODEL", "sglang": "sglang serve --model-path MODEL"}
+FLAGS = {"vllm": server_flags.convert_flags, "sglang": sglang_flags.convert_flags}
 STRICT = READ_KEYS - {"name", "description"} | {"defaults", "env", "mods", "pre_exec", "draft_model", *NODE_KEYS}
 """Keys that affect the engine. Ambiguous values of other keys are accepted."""
 NEWER = "unknown version, read as version 2 as in sparkrun"
@@ -63,7 +74,7 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
     """Return a recipe of sparkops with its omissions; `refusals` are the reasons why it cannot start.
 
     Mods and chat templates are read beside the recipe, or in `choices.mods`. Raises ConfigError for a file that is not
-    a recipe of these tools, or whose engine is not vLLM.
+    a recipe of these tools, whose engine is neither vLLM nor SGLang, or that has no image for SGLang.
     """
     original = source.data
     if not isinstance(original, dict):
@@ -87,14 +98,18 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         raise source.fail(("recipe_version",), f"expected 1 (spark-vllm-docker) or 2 (sparkrun), got {got!r}")
     runtime = original.get("runtime", "vllm")
     if runtime not in RUNTIMES:
-        raise source.fail(("runtime",), f"expected a vLLM runtime: {', '.join(RUNTIMES)}; got {runtime!r}")
+        problem = f"expected a runtime of vLLM or SGLang: {', '.join(RUNTIMES)}; got {runtime!r}"
+        raise source.fail(("runtime",), problem)
     _check_kinds(source, original)
+    engine, _ = RUNTIMES[runtime]
+    if engine != "vllm" and not choices.use:
+        choices = replace(choices, use=_finished(source, original))
     named = [str(mod) for mod in original.get("mods") or ()]
     found = [directory for mod in named if (directory := mods.find(source.file, mod, choices.mods))]
     beside = {directory.name: mods.read(directory) for directory in found}
     conversions = [
         _convert(
-            Conversion(source, original, text, choices, release, omissions=[*omissions], beside=beside),
+            Conversion(source, original, text, choices, engine, release, omissions=[*omissions], beside=beside),
             name,
             escapes=version == "1",
         )
@@ -102,6 +117,18 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
     ]
     fitting = [one for one in conversions if one.model_type is None or releases.loads(one.release, one.model_type)]
     return min(fitting or conversions[-1:], key=lambda one: len(one.refusals))
+
+
+def _finished(source: Source, original: Mapping[str, Any]) -> str:
+    """Return the recipe's own image, for an engine that sparkops builds none of. Raises ConfigError without one."""
+    container = original.get("container")
+    if image := pulled(container):
+        return image
+    got = f"; got {container!r}" if container else ""
+    problem = f"expected an image with SGLang that a node can pull, as sparkops builds none{got}"
+    error = source.fail(("container",) if container else ("runtime",), problem)
+    error.next_step = f"sparkops import {source.file} --use IMAGE"
+    raise error
 
 
 def _check_kinds(source: Source, original: Mapping[str, Any]) -> None:
@@ -112,7 +139,7 @@ def _check_kinds(source: Source, original: Mapping[str, Any]) -> None:
 
 
 def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
-    """Fill a conversion for its release of vLLM, and return it."""
+    """Fill a conversion for its engine, and for its release of vLLM, and return it."""
     original = conversion.original
     conversion.mods = flags_of_mods(original.get("mods"))
     version = str(original.get("recipe_version", "2"))
@@ -120,23 +147,27 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
         conversion.omit(conversion.line(("recipe_version",)), f"recipe_version {version}", NEWER, "loss")
     variables = _mapping(original.get("env"))
     model, flags, unknown = _server(conversion, variables, escapes=escapes)
-    conversion.model_type = releases.model_type(model)
+    conversion.model_type = releases.model_type(model) if conversion.engine == "vllm" else None
     if not conversion.use and conversion.model_type and not releases.loads(conversion.release, conversion.model_type):
         known = conversion.model_type
         newest = f"vLLM {conversion.release.version}, the newest that import knows"
         why = f"{newest}, does not load {known.type} ({known.source})"
         conversion.omit(conversion.line(("model",)), "model", why, "refusal", "model", unknown=True)
-    aliases = _aliases(conversion, flags, as_name(_path(model)))
-    serve = convert_nodes(conversion, flags, RUNTIMES[original.get("runtime", "vllm")])
+    service = as_name(directory(model))
+    if not conversion.kind.aliases:
+        service = sglang_flags.service(conversion, flags, service)
+    aliases = _aliases(conversion, flags, service)
+    _, executor = RUNTIMES[original.get("runtime", "vllm")]
+    serve = convert_nodes(conversion, flags, executor)
     serve |= {"aliases": aliases} if aliases else {}
-    serve["args"] = convert_flags(conversion, flags, model, unknown)
+    serve["args"] = FLAGS[conversion.engine](conversion, flags, model, unknown)
     if env := convert_variables(conversion, variables):
         serve["env"] = env
     add_rope_keys(conversion, model)
     omit_keys(conversion)
     if allow := [kept.allow for kept in conversion.kept if kept.allow]:
         serve["allow"] = [*dict.fromkeys(allow)]
-    _fill(conversion, name, model, serve)
+    _fill(conversion, name, service, model, serve)
     return conversion
 
 
@@ -157,11 +188,6 @@ def _aliases(conversion: Conversion, flags: dict[str, Any], service: str) -> lis
     return [*aliases]
 
 
-def _path(model: str) -> str:
-    """Return the directory of a model: the last part of its repository's name."""
-    return model.rstrip("/").rpartition("/")[2].partition(":")[0]
-
-
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -169,7 +195,7 @@ def _mapping(value: object) -> dict[str, Any]:
 def _server(
     conversion: Conversion, variables: dict[str, Any], *, escapes: bool
 ) -> tuple[str, dict[str, Any], frozenset[str]]:
-    """Return the model, the flags of vLLM, and the slots of the command without a value.
+    """Return the model, the flags of the engine, and the slots of the command without a value.
 
     Adds the environment that the command sets to `variables`, and fills in the shell's variables.
     Without a command the flags are those of `defaults`.
@@ -179,23 +205,24 @@ def _server(
     if not isinstance(command, str):
         names = {key: flag for flag, key in DEFAULTS.items()}
         flags = {names.get(key, command_lines.normal(key)): value for key, value in values.items() if key != "model"}
-        return model, {flag: _as_json(value) for flag, value in flags.items()}, frozenset()
+        return model, _renamed(conversion, {flag: _as_json(value) for flag, value in flags.items()}), frozenset()
     try:
         text, unknown = _filled(command, values, escapes=escapes)
-        before, argv, after = command_lines.serve(command_lines.words(text))
+        before, argv, after = command_lines.serve(command_lines.words(text), conversion.engine)
         env, shell, before = command_lines.variables(before)
         known = {**{key: str(value) for key, value in variables.items()}, **env, **shell}
         flags = dict(command_lines.flags([command_lines.expanded(word, known) for word in argv]))
+        flags = _renamed(conversion, flags)
     except ValueError as error:
         raise conversion.source.fail(("command",), f"invalid command: {error}") from None
     if not argv:
-        raise conversion.source.fail(("command",), "expected `vllm serve MODEL`")
+        raise conversion.source.fail(("command",), f"expected `{STARTS[conversion.engine]}`")
     variables |= env
     if word := next((word for word in argv if command_lines.TYPOGRAPHIC.search(word[:1] + word[-1:])), ""):
         line = conversion.line(("command",), word)
         problem = f"{word} has typographic quotes, expected ' or \""
         conversion.omit(line, "command", problem, "refusal")
-    if second := command_lines.serve(after)[1]:
+    if second := command_lines.serve(after, conversion.engine)[1]:
         conversion.refuse(conversion.line(("command",), second[0]), "command", TWO_SERVERS)
         after = []
     for slot in unknown:
@@ -203,6 +230,10 @@ def _server(
     for words in filter(None, (before, after)):
         conversion.omit(conversion.line(("command",), words[0]), redact.shell(words), SHELL, "loss")
     return _model(conversion, flags), flags, frozenset(unknown)
+
+
+def _renamed(conversion: Conversion, flags: dict[str, Any]) -> dict[str, Any]:
+    return sglang_flags.renamed(conversion, flags) if conversion.engine == "sglang" else flags
 
 
 def _values(conversion: Conversion, *, escapes: bool) -> dict[str, Any]:
@@ -241,49 +272,55 @@ def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
     line = conversion.line(("command",), str(served[1] if isinstance(served, list) else served))
     if isinstance(served, list):
         words = " ".join(map(str, served))
-        conversion.omit(line, "command", f"expected one model after `vllm serve`, got {words}", "refusal")
+        conversion.omit(
+            line, "command", f"expected one model after `{conversion.engine} serve`, got {words}", "refusal"
+        )
         return named or str(served[0])
     if "$" in str(served):
         conversion.omit(line, "model", f"{served} {SHELL_VALUE}", "refusal")
         return named or str(served)
-    directory = str(served).startswith(("/", ".", "~", "{"))
-    if directory and named:
+    is_path = str(served).startswith(("/", ".", "~", "{"))
+    if is_path and named:
         conversion.omit(line, str(served), f"path in the original's container; the model is {named}")
-    elif directory:
+    elif is_path:
         reason = f"{served} is a path in the original's container: expected OWNER/NAME, or the key `model`"
         conversion.omit(line, "model", reason, "refusal")
     elif named:
         conversion.omit(
             conversion.line(("model",)), "model", f"the command serves {served}, not {named}", "loss", "model"
         )
-    return named if directory and named else str(served)
+    return named if is_path and named else str(served)
 
 
-def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) -> None:
+def _fill(conversion: Conversion, name: str, service: str, model: str, serve: dict[str, Any]) -> None:
     """Add the other keys of a recipe, and a comment for each guessed key."""
-    original = conversion.original
+    original, kind = conversion.original, conversion.kind
     if not model:
-        raise conversion.source.fail((), "no model: expected the key `model`, or `vllm serve MODEL`")
-    share = serve["args"].get("gpu-memory-utilization", default_share(conversion.release.image["vllm"]))
+        raise conversion.source.fail((), f"no model: expected the key `model`, or `{STARTS[conversion.engine]}`")
+    share = serve["args"].get(kind.share_flag, kind.share(conversion.release.image["vllm"]))
+    beside, states_service = GRAPHS_GIB[conversion.engine], ("service",) in conversion.lines
     metadata = _mapping(original.get("metadata"))
     described = original.get("description") or metadata.get("description") or original.get("name")
-    weights: dict[str, Any] = {"id": model, "path": _path(model)}
-    weights |= {"revision": str(original["model_revision"])} if original.get("model_revision") else {}
+    weights: dict[str, Any] = {"id": model, "path": directory(model)}
+    revision = original.get("model_revision") or conversion.revision
+    weights |= {"revision": str(revision)} if revision else {}
     weights |= {"draft": conversion.draft} if conversion.draft else {}
-    claim = round(float(share) * SHOWN_GIB + HOST_GIB) if isinstance(share, int | float) else round(SHOWN_GIB)
+    claim = round(float(share) * SHOWN_GIB + beside + HOST_GIB) if isinstance(share, int | float) else round(SHOWN_GIB)
+    graphs = f"plus {beside} GiB of graphs and activations beside it, " if beside else ""
     conversion.lines["model",] = conversion.line(("model",) if original.get("model") == model else ("command",))
     if "/" not in model:
         conversion.omit(conversion.lines["model",], "model", f"{model} {NO_REPOSITORY}", "loss", "model")
     conversion.data = {
         "name": name,
-        "service": as_name(weights["path"]),
+        "service": service,
         "description": " ".join(str(described or model).split()),
+        **({"engine": conversion.engine} if conversion.engine != "vllm" else {}),
         "image": _image(conversion, serve),
         "model": weights,
         "serve": serve,
         "memory": {
             "claim_gib": claim,
-            "basis": f"{share} of a Spark's {SHOWN_GIB} GiB, plus {HOST_GIB} GiB host overhead; not measured",
+            "basis": f"{share} of a Spark's {SHOWN_GIB} GiB, {graphs}plus {HOST_GIB} GiB host overhead; not measured",
         },
         "verified": _verified(conversion),
     }
@@ -292,9 +329,9 @@ def _fill(conversion: Conversion, name: str, model: str, serve: dict[str, Any]) 
         for inner in value if isinstance(value, dict) else ():
             conversion.lines.setdefault((key, inner), conversion.lines[key,])
     conversion.guessed = {
-        "service": "guessed from the model's name; clients use this name",
+        **({} if states_service else {"service": "guessed from the model's name; clients use this name"}),
         **({} if conversion.use else {"image": _image_comment(conversion)}),
-        "memory": "guessed from gpu-memory-utilization",
+        "memory": f"guessed from {kind.share_flag}",
     }
 
 

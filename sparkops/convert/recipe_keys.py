@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from posixpath import basename
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from sparkops.config.fields import ImageRef
 from sparkops.convert.conversion import Conversion, Kind
 from sparkops.convert.mods import TEMPLATE
 from sparkops.convert.releases import loads, numbers
@@ -45,6 +48,7 @@ OMITTED: Mapping[str, tuple[str, Kind]] = {
     "distribution_config": ("`sparkops models copy` distributes weights", "note"),
     "draft_model": ("no flag uses this draft: expected speculative-config", "refusal"),
 }
+IMAGE = TypeAdapter[str](ImageRef)
 PUBLISHED = {"vllm-node": "eugr/spark-vllm:latest", "vllm-node-b12x": "eugr/spark-vllm-b12x:latest"}
 """The image that the build script of spark-vllm-docker pulls for each name (build-and-copy.sh at c67ffd9)."""
 IN_IMAGE = frozenset({"container", "containers", "build_args", "builder", "builder_config", "runtime_version"})
@@ -69,6 +73,20 @@ COPIED = (
     "a file that the mod puts beside the server, where the new recipe has none; if a flag names it, put it beside the "
     "weights and name it below /models"
 )
+
+
+def is_image(text: str) -> bool:
+    """Return whether a text names an image."""
+    try:
+        IMAGE.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def pulled(container: object) -> str:
+    """Return the image of an original if a node can pull it; empty for one that the original's owner builds."""
+    return container if isinstance(container, str) and "/" in container and is_image(container) else ""
 
 
 def flags_of_mods(mods: object) -> dict[str, str]:
@@ -141,7 +159,7 @@ def _carried(conversion: Conversion, line: int, name: str) -> bool:
 def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) -> dict[str, Any]:
     """Remove port, ranks and executor from the flags, and return them as keys of `serve`."""
     serve = _port(conversion, flags)
-    executor = flags.pop("distributed-executor-backend", executor)
+    executor, executors = flags.pop("distributed-executor-backend", executor), [*conversion.kind.executors]
     sizes = {axis: _size(flags.pop(axis, 1)) for axis in SPLIT}
     ranks, before = sizes["tensor-parallel-size"], len(conversion.refusals)
     for axis, size in sizes.items():
@@ -154,7 +172,7 @@ def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) 
         return serve
     _check_count(conversion, ranks)
     if ranks > 1:
-        serve |= {"tensor_parallel": ranks, "executor": executor if executor in ("ray", "mp") else "ray"}
+        serve |= {"tensor_parallel": ranks, "executor": executor if executor in executors else executors[0]}
     if ranks > PLANNED_NODES:
         reason = f"imported as it is, but a plan refuses more than {PLANNED_NODES} nodes"
         conversion.omit(conversion.flag_line("tensor-parallel-size"), f"tensor-parallel-size {ranks}", reason)

@@ -34,8 +34,16 @@ LOADERS = {
 }
 """The package that a load format needs in addition to the wheel of vLLM 0.23.0 (extras of these names in its metadata;
 versions of 22 November 2026). The wheel includes fastsafetensors."""
+SETS = "sparkops sets this flag"
+DRAFTS: Mapping[str, frozenset[str]] = {
+    "vllm": frozenset({"spec-model"}),
+    "sglang": frozenset({"speculative-draft-model-path", "speculative-draft-model"}),
+}
+"""The flags of each engine that name a draft model."""
 JUDGED = "the parser of the image judges it"
-PATHS = frozenset({"chat-template", "tokenizer", "hf-config-path", "generation-config", "lora-modules"})
+PATHS = frozenset(
+    {"chat-template", "tokenizer", "tokenizer-path", "hf-config-path", "generation-config", "lora-modules"}
+)
 """Flags that may name a file without which vLLM does not start."""
 LATER = frozenset({opt_in.UNKNOWN, READS, opt_in.NOT_JSON})
 """Effects of flags of which a refusal by vLLM, or a missing file, is the better reason."""
@@ -65,22 +73,32 @@ def convert_flags(
         if flag == "quantization" and not conversion.use and (why := _stated_by_checkpoint(conversion, value, model)):
             conversion.omit(line, flag, why)
             continue
-        value = _with_draft(conversion, flag, value)
-        if flag == "chat-template" and (found := mods.template(conversion.source.file, str(value), conversion.beside)):
-            value = f"{CHAT_TEMPLATES}/{conversion.add_mod(*found)}"
+        value = with_template(conversion, flag, with_draft(conversion, flag, value))
         if omission := _omission(conversion, flag, value, unknown):
             unknown_there = not conversion.use and bool(_not_in_tables(conversion.release, flag, value))
             conversion.omit(line, flag, *omission, unknown=unknown_there and omission[1] == "refusal")
             continue
         if conversion.use:
             conversion.kept += _kept(conversion, line, flag, value)
-        value = list(value) if isinstance(value, Words) else value
-        name, value = (flag.removeprefix("no-"), False) if flag.startswith("no-") and value is True else (flag, value)
-        args[name] = json.dumps(value) if _has_null(value) else value
-        conversion.lines["serve", "args", name] = line
-        if name == "load-format" and value in LOADERS:
+        add_argument(conversion, args, line, flag, value)
+        if flag == "load-format" and value in LOADERS:
             _add_loader(conversion, line, value)
     return args
+
+
+def with_template(conversion: Conversion, flag: str, value: Any) -> Any:
+    """Return the value of a flag with the place in the image of a chat template that lies beside the original."""
+    if flag == "chat-template" and (found := mods.template(conversion.source.file, str(value), conversion.beside)):
+        return f"{CHAT_TEMPLATES}/{conversion.add_mod(*found)}"
+    return value
+
+
+def add_argument(conversion: Conversion, args: dict[str, Any], line: int, flag: str, value: Any) -> None:
+    """Add a flag to `serve.args` in the form of a recipe."""
+    value = list(value) if isinstance(value, Words) else value
+    name, value = (flag.removeprefix("no-"), False) if flag.startswith("no-") and value is True else (flag, value)
+    args[name] = json.dumps(value) if _has_null(value) else value
+    conversion.lines["serve", "args", name] = line
 
 
 def _stated_by_checkpoint(conversion: Conversion, value: Any, model: str) -> str:
@@ -112,18 +130,18 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
     if note := DROPPED.get(flag, ""):
         return note, "note"
     if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
-        return "sparkops sets this flag", "note"
+        return SETS, "note"
     needs = dict(opt_in.of_flag(flag, value))
     if flag == opt_in.REMOTE_CODE:
-        return _remote_code(conversion, needs)
-    if loss := _loss(needs, value, unknown):
+        return remote_code(conversion, needs)
+    if loss := without_value(needs, value, unknown):
         return loss, "loss"
     if flag == "chat-template" and (opt_in.image_template(value) or _in_finished_image(conversion, value)):
         return None
-    if problem := _not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
+    if problem := not_json(flag, value) or _draft(flag, value) or _unprovided(conversion, flag, value):
         return problem, "refusal"
     is_kept = conversion.use and all(_is_of_fork(name, effect) for name, effect in needs.items())
-    if loss := _invalid(flag, value) or ("" if is_kept else _opt_ins(needs)):
+    if loss := invalid(flag, value) or ("" if is_kept else opt_ins(needs)):
         return loss, "loss"
     return None
 
@@ -162,7 +180,7 @@ def _add_loader(conversion: Conversion, line: int, load_format: str) -> None:
         conversion.data.setdefault("packages", []).append(package)
 
 
-def _remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str, Kind] | None:
+def remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str, Kind] | None:
     """Return what becomes of --trust-remote-code: needless, or a choice of the reader if the model may need it."""
     if not needs:
         return None
@@ -172,18 +190,18 @@ def _remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str,
     if known and known.config:
         return f"vLLM {conversion.release.version} has classes of its own for {known.type}", "note"
     why = f"no package has a class for {known.type}" if known else "unknown whether the model needs it"
-    return f"{_opt_ins(needs)}, and a commit in `model.revision`; {why}", "refusal" if known else "loss"
+    return f"{opt_ins(needs)}, and a commit in `model.revision`; {why}", "refusal" if known else "loss"
 
 
-def _loss(needs: Mapping[str, str], value: Any, unknown: frozenset[str]) -> str:
+def without_value(needs: Mapping[str, str], value: Any, unknown: frozenset[str]) -> str:
     """Return the opt-in or value that a flag lacks; empty if none."""
     if LATER.isdisjoint(needs.values()) and needs:
-        return _opt_ins(needs)
+        return opt_ins(needs)
     slot = next((slot for slot in unknown if f"{{{slot}}}" in str(value)), None)
     return f"no value for {{{slot}}}" if slot else ""
 
 
-def _invalid(flag: str, value: Any) -> str:
+def invalid(flag: str, value: Any) -> str:
     """Return why a recipe cannot have the flag; empty if it can."""
     try:
         FLAG.validate_python(flag)
@@ -213,12 +231,12 @@ def _not_in_tables(release: Release, flag: str, value: Any) -> str:
     return ""
 
 
-def _not_json(flag: str, value: Any) -> str:
+def not_json(flag: str, value: Any) -> str:
     text = isinstance(value, str) and value[:1] in ("{", "[") and flag != "chat-template"
     return f"expected JSON, got {value[:60]}" if text else ""
 
 
-def _missing_file(flag: str, value: Any) -> str:
+def missing_file(flag: str, value: Any) -> str:
     if flag not in PATHS or not isinstance(value, str) or value.startswith(INLINE):
         return ""
     if FILE.fullmatch(value) or (flag == "chat-template" and "\n" not in value):
@@ -240,9 +258,9 @@ def _speculative(flag: str, value: Any) -> dict[str, Any]:
     return settings if first == "speculative-config" and isinstance(settings, dict) else {}
 
 
-def _with_draft(conversion: Conversion, flag: str, value: Any) -> Any:
+def with_draft(conversion: Conversion, flag: str, value: Any) -> Any:
     """Return the value of a flag with the directory of its draft, which becomes `model.draft` of the new recipe."""
-    draft = value if flag == "spec-model" else _speculative(flag, value).get("model")
+    draft = value if flag in DRAFTS[conversion.engine] else _speculative(flag, value).get("model")
     stated = str(conversion.original.get("draft_model") or "")
     repository = next((name for name in (str(draft or ""), stated) if REPOSITORY.fullmatch(name)), "")
     if not draft or not repository:
@@ -263,7 +281,12 @@ def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
     """Return why vLLM rejects this flag, and the mods that may provide the flag, its file or its value."""
     in_image = conversion.use and not flag.startswith("-")  # no build of vLLM has a flag of one dash that none knows
     unknown = "" if in_image else _not_in_tables(conversion.release, flag, value)
-    problem = unknown or flag_types.problem(flag, value) or _missing_file(flag, value)
+    problem = unknown or flag_types.problem(flag, value) or missing_file(flag, value)
+    return provided(conversion, flag, value, problem)
+
+
+def provided(conversion: Conversion, flag: str, value: Any, problem: str) -> str:
+    """Return a problem of a flag with the mods that may provide the flag, its file or its value."""
     providers = [name for name, flags in conversion.mods.items() if flags and flags in f"--{flag} {value}"]
     candidates = providers or [
         name
@@ -284,8 +307,8 @@ def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
         read = ", ".join(name for name in candidates if name in conversion.beside)
         where = f"the script of {read} is not read" if read else "give --mods FOLDER, a checkout of spark-vllm-docker"
         return f"{problem}; it comes from a mod: {where}"
-    provided = "provided by mod" if providers else "perhaps provided by mod"
-    return f"{problem} ({provided} {', '.join(candidates)}, which is not imported)"
+    words = "provided by mod" if providers else "perhaps provided by mod"
+    return f"{problem} ({words} {', '.join(candidates)}, which is not imported)"
 
 
 def _may_provide(mod: mods.Mod | None, value: Any) -> bool:
@@ -300,7 +323,7 @@ def _has_null(value: Any) -> bool:
     return any(map(_has_null, value)) if isinstance(value, list) else value is None
 
 
-def _opt_ins(needs: Mapping[str, str]) -> str:
+def opt_ins(needs: Mapping[str, str]) -> str:
     """Return the effects of a flag or variable and the line that opts in; empty without any."""
     effects = ", ".join(dict.fromkeys(needs.values()))
     return f"{effects}; to keep it, add it to the new recipe, with `{opt_in.line(needs)}` in `serve`" if needs else ""
@@ -318,9 +341,9 @@ def convert_variables(conversion: Conversion, env: Mapping[str, Any]) -> dict[st
         except ValidationError as error:
             conversion.omit(line, f"env.{key}", error.errors()[0]["msg"], "loss")
             continue
-        effect = opt_in.of_variable(key, text)
+        effect = opt_in.of_variable(key, text, conversion.engine)
         if effect and not (conversion.use and effect == opt_in.UNKNOWN):
-            conversion.omit(line, f"env.{key}", _opt_ins({key: effect}), "loss")
+            conversion.omit(line, f"env.{key}", opt_ins({key: effect}), "loss")
             continue
         variables[key] = text
         conversion.lines["serve", "env", key] = line

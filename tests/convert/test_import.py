@@ -117,7 +117,10 @@ def test_json_has_the_recipe_and_the_omissions() -> None:
     [
         ("- a", ":1: expected a recipe"),
         ("recipe_version: new", ":1: recipe_version: expected 1"),
-        ("model: a/b\nruntime: sglang", ":2: runtime: expected a vLLM runtime"),
+        (
+            "model: a/b\nruntime: llama-cpp",
+            ":2: runtime: expected a runtime of vLLM or SGLang: vllm, vllm-distributed, ",
+        ),
         ("model: a/b\ncommand: python serve.py", ":2: command: expected `vllm serve MODEL`"),
         ("model: a/b\ncommand: vllm serve 'a", ":2: command: invalid command: No closing quotation"),
         ("defaults: {port: 1}", ":1: no model"),
