@@ -46,7 +46,10 @@ OMITTED: Mapping[str, tuple[str, Kind]] = {
     "maintainer": ("not used by sparkops", "note"),
     "benchmark": ("`probe.smoke` measures the speed", "note"),
     "distribution_config": ("`sparkops models copy` distributes weights", "note"),
-    "draft_model": ("no flag uses this draft: expected speculative-config", "refusal"),
+    "draft_model": (
+        "no flag uses this draft: expected speculative-config of vLLM, or speculative-draft-model-path of SGLang",
+        "refusal",
+    ),
 }
 IMAGE = TypeAdapter[str](ImageRef)
 PUBLISHED = {"vllm-node": "eugr/spark-vllm:latest", "vllm-node-b12x": "eugr/spark-vllm-b12x:latest"}
@@ -110,7 +113,9 @@ def omit_keys(conversion: Conversion) -> None:
             continue
         kind: Kind = "refusal" if name in SUPPORT else "loss"
         provides = f"it provides {flags}" if flags else "write it as a mod of sparkops"
-        reason = f"vLLM does not support the model without it; {_image_with(name)}" if kind == "refusal" else provides
+        reason = (
+            f"the engine does not support the model without it; {_image_with(name)}" if kind == "refusal" else provides
+        )
         conversion.omit(line, f"mods/{name}", f"shell script; {reason}", kind, "image")
     for key, value in conversion.original.items():
         if key == "draft_model" and conversion.draft and conversion.draft["id"] == value:

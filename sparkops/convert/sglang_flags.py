@@ -45,7 +45,7 @@ KEYS: Mapping[str, str] = {
     "chunked-prefill": "chunked-prefill-size",
 }
 """Keys in `defaults` whose flag has another name (sparkrun/runtimes/sglang.py of spark-arena/sparkrun at 0129882)."""
-ONE_NAME = "SGLang has one name for clients, which is the service: they call"
+ONE_NAME = "SGLang has one name; clients call"
 DRAFT_REVISION = "speculative-draft-model-revision"
 
 
@@ -92,7 +92,7 @@ def convert_flags(
         if flag in ("revision", DRAFT_REVISION) or (flag == "tokenizer-path" and original == model):
             continue
         value = with_template(conversion, flag, _with_draft(conversion, flag, original, model))
-        if omission := _omission(conversion, flag, value, unknown):
+        if omission := _omission(conversion, flag, value, model, unknown):
             conversion.omit(line, flag, *omission)
             continue
         names = [name.removeprefix("no-") if value is True else name for name in _needs(flag, value)]
@@ -115,7 +115,9 @@ def _with_draft(conversion: Conversion, flag: str, value: Any, model: str) -> An
     return with_draft(conversion, flag, value)
 
 
-def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[str]) -> tuple[str, Kind] | None:
+def _omission(
+    conversion: Conversion, flag: str, value: Any, model: str, unknown: frozenset[str]
+) -> tuple[str, Kind] | None:
     """Return why a flag is not imported, and the kind of omission; None if it is imported."""
     first = flag.partition(".")[0]
     if taken := opt_in.abbreviated(first, SGLANG.taken):
@@ -129,7 +131,7 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
         return loss, "loss"
     if flag == SGLANG.template_flag and opt_in.image_template(value):
         return None
-    if problem := not_json(flag, value) or provided(conversion, flag, value, _problem(conversion, flag, value)):
+    if problem := not_json(flag, value) or provided(conversion, flag, value, _problem(conversion, flag, value, model)):
         return problem, "refusal"
     is_known = any(effect != opt_in.UNKNOWN for effect in needs.values())
     if loss := invalid(flag, value) or (opt_ins(needs) if is_known else ""):
@@ -137,7 +139,7 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
     return None
 
 
-def _problem(conversion: Conversion, flag: str, value: Any) -> str:
+def _problem(conversion: Conversion, flag: str, value: Any, model: str) -> str:
     """Return why no SGLang starts with a flag on a node; empty if the parser of the image must judge it."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if flag.startswith("-"):
@@ -148,14 +150,13 @@ def _problem(conversion: Conversion, flag: str, value: Any) -> str:
         (isinstance(value, int) and number and value > 0) or SIZE.fullmatch(str(value))
     ):
         return f"expected a number of tokens, got {value}"
-    if flag in DRAFTS["sglang"] and not _is_on_node(conversion, value):
-        return f"{value} is a path in the original's container: expected OWNER/NAME"
+    if flag in DRAFTS["sglang"] and not _is_on_node(conversion, value, model):
+        return f"expected OWNER/NAME of a draft model, got {value}"
     own_template = flag == SGLANG.template_flag and not FILE.fullmatch(str(value))
     return "" if own_template else missing_file(flag, value)
 
 
-def _is_on_node(conversion: Conversion, value: Any) -> bool:
-    """Return whether the value of a flag is the directory of the draft, or of the model."""
-    served = directory(str(conversion.original.get("model") or ""))
-    paths = (served, conversion.draft["path"] if conversion.draft else served)
-    return value in {f"{MODELS}/{path}" for path in paths}
+def _is_on_node(conversion: Conversion, value: Any, model: str) -> bool:
+    """Return whether the value of a flag is the directory of the model, or of its draft."""
+    names = [directory(model), *([conversion.draft["path"]] if conversion.draft else [])]
+    return value in [f"{MODELS}/{name}" for name in names]
