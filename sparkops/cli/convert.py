@@ -50,7 +50,7 @@ def import_(
 
     With --use the recipe runs in a finished image, whose own parser judges the flags. Flags that no known vLLM has,
     such as those of a fork, are kept, with their names in serve.allow. A recipe of vllm-project for a DGX Spark runs
-    in its own image.
+    in its own image, and so does one of SGLang, whose name for clients becomes the service.
 
     A recipe with tensor_parallel and no fixed number of nodes has the variants solo and cluster; cluster is the
     default. A recipe with named variants needs --variant; the error lists them.

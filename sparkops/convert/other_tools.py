@@ -1,5 +1,7 @@
 """Convert recipes of spark-vllm-docker (version 1), sparkrun (version 2) and vllm-project to recipes of sparkops.
 
+Their engine is vLLM, or SGLang in a finished image.
+
 Sources of the formats: recipes/README.md of eugr/spark-vllm-docker and RECIPES.md of spark-arena/sparkrun; the third is
 that of vllm_project.py.
 """

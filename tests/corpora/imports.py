@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import subprocess
 import tarfile
 import tempfile
@@ -40,6 +41,7 @@ PAGE = Path(__file__).parents[2] / "docs/evidence/imports.md"
 THEIRS = ("recipe_version", "runtime", "command", "defaults", "container")
 VLLM_PROJECT = ("meta", "model", "variants")
 OTHER_ENGINE = "other engine"
+ANOTHER = re.compile(r"expected a (vLLM runtime|runtime of vLLM or SGLang)")
 IMAGE = "registry.example/of-the-original:latest"
 HEAD = """# Imports of public recipes
 
@@ -105,7 +107,7 @@ def row(file: Path, name: str, choices: Choices) -> Row:
         new = source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
     except ConfigError as error:
         reason = " ".join(str(error).removeprefix(f"{file}:").split())
-        return Row(name, OTHER_ENGINE if "expected a vLLM runtime" in reason else "refused", (reason,))
+        return Row(name, OTHER_ENGINE if ANOTHER.search(reason) else "refused", (reason,))
     return Row(name, "imported", (), new, files=conversion.files)
 
 
@@ -176,7 +178,7 @@ def page(found: list[Row], problems: Mapping[str, str], commits: Mapping[str, st
     used = sum(one.with_image == "imported" for one in ours)
     refused = [one for one in ours if one.result == "refused"]
     counts = (
-        f"{len(found)} recipes, {len(ours)} of them for vLLM: {len(imported)} imported "
+        f"{len(found)} recipes, {len(ours)} of them for vLLM or SGLang: {len(imported)} imported "
         f"({len(imported) / len(ours):.0%}), {len(refused)} refused. Of those imported, {finished} are for a finished "
         f"image, and {accepted} of the {len(problems)} others are accepted by their own parser. With `--use` and the "
         f"original's image, {used} ({used / len(ours):.0%}) are imported."
