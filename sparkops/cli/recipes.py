@@ -48,8 +48,9 @@ def recipes(
 ) -> None:
     """List recipes by service
 
-    Prints a row for each service, those with the newest vLLM first: the number of its recipes, and name and description
-    of the first one. With SERVICE prints its recipes, and how each differs from the one that it extends.
+    Prints a row for each service: the number of its recipes, and name and description of the first one. Those with the
+    newest vLLM come first, before them those that have only a finished image without a version. With SERVICE prints its
+    recipes, and how each differs from the one that it extends.
 
     --fits reads memory, GPUs and containers of the nodes, and the network where a recipe needs two. Without it no node
     is read.

@@ -11,6 +11,8 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import OWN
 
 RELEASE = re.compile(r"==(\d+(?:\.\d+)*)")
+OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai:v(\d+(?:\.\d+)*)")
+"""The release in the tag of vLLM's own image. A version in another tag may be of anything."""
 SILENT = frozenset(
     (
         *("name", "service", "extends", "description", "expected", "verified", "unlocked"),
@@ -49,21 +51,34 @@ class Family:
 
     @property
     def vllm(self) -> str:
-        """The newest vLLM that its recipes pin; empty if none pins a release."""
-        releases = [match[1] for recipe in self.recipes if (match := RELEASE.search(recipe.image.vllm or ""))]
-        return max(releases, key=_number, default="")
+        """The newest release of vLLM that its recipes pin, or that an official image has; empty if none states one."""
+        return max(filter(None, map(_release, self.recipes)), key=_number, default="")
+
+    @property
+    def rank(self) -> tuple[bool, tuple[int, ...]]:
+        """How new it is; the larger, the newer. A finished image of an unknown version is newer than any release."""
+        unknown = not self.vllm and any(recipe.image.use for recipe in self.recipes)
+        return unknown, _number(self.vllm)
 
 
 def families(recipes: Iterable[Recipe]) -> list[Family]:
     """Return the families, those with the newest vLLM first and those without a GPU last.
 
-    No recipe has a date. A model needs a vLLM that knows it, so the newest vLLM is the best order that files give.
+    No recipe has a date. A model needs a vLLM that knows it, so the newest vLLM is the best order that files give. For
+    models that no release runs yet, there are only builds of others, whose digests have no version: a family that has
+    nothing else comes first. One that states neither, such as of llama.cpp, comes after the oldest vLLM.
     """
     known = {recipe.name: recipe for recipe in recipes}
     services = sorted({recipe.service for recipe in known.values()})
     grouped = [Family(service, tuple(_variants(service, known))) for service in services]
-    newest = sorted(grouped, key=lambda family: _number(family.vllm), reverse=True)  # stable: by name within a release
+    newest = sorted(grouped, key=lambda family: family.rank, reverse=True)  # stable: by name within a release
     return sorted(newest, key=lambda family: all(recipe.backend == "cpu" for recipe in family.recipes))
+
+
+def _release(recipe: Recipe) -> str:
+    """Return the release of vLLM that a recipe states; empty if it states none."""
+    match = RELEASE.search(recipe.image.vllm or "") or OFFICIAL.search(recipe.image.use or "")
+    return match[1] if match else ""
 
 
 def _number(release: str) -> tuple[int, ...]:

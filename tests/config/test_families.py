@@ -39,7 +39,10 @@ def cuda(version: str) -> dict[str, Any]:
 
 
 def test_the_newest_vllm_comes_first_and_what_needs_no_gpu_last() -> None:
-    """By number, not by text: 0.9 is older than 0.23. A family counts as new as its newest recipe."""
+    """By number, not by text: 0.9 is older than 0.23. A family counts as new as its newest recipe.
+
+    A finished image without a version is used where no release runs the model, so it is the newest.
+    """
     made = [
         read("recipes/a.yaml", service="cpu", image={**RECIPE["image"], "vllm": "vllm==0.99.0"}),
         read("recipes/b.yaml", service="old", image=cuda("0.9.0")),
@@ -48,19 +51,29 @@ def test_the_newest_vllm_comes_first_and_what_needs_no_gpu_last() -> None:
         read("recipes/h.yaml", service="mixed", image=cuda("0.9.0")),
         read("recipes/e.yaml", service="new", image=cuda("0.23.0")),
         read("recipes/f.yaml", service="alike", image=cuda("0.23.0")),
-        read("recipes/g.yaml", service="unknown", image={"use": "example.com/vllm:1"}),
+        read("recipes/g.yaml", service="unknown", image={"use": "example.com/vllm:v0.1"}),
+        read("recipes/i.yaml", service="official", image={"use": "example.com/vllm/vllm-openai:v0.24.0-ubuntu2404"}),
+        read("recipes/j.yaml", service="old", image={"use": "example.com/vllm:v0.1"}),
     ]
 
     listed = [(family.service, family.vllm) for family in families(made)]
 
     assert listed == [
+        ("unknown", ""),
         ("mixed", "0.30.0"),
+        ("official", "0.24.0"),
         ("alike", "0.23.0"),
         ("new", "0.23.0"),
         ("old", "0.9.0"),
-        ("unknown", ""),
         ("cpu", "0.99.0"),
     ]
+
+
+def test_of_the_shipped_families_one_on_a_build_of_others_is_first_and_another_engine_is_after_every_vllm() -> None:
+    listed = [family.service for family in families(map(recipe_file.load, shipped.recipes().values()))]
+
+    assert listed.index("glm-5.3-flash") < listed.index("mimo-v2.6-flash") < listed.index("gpt-oss-120b")
+    assert listed.index("qwen3.6-27b") < listed.index("nemotron-3-nano") < listed.index("tiny")
 
 
 def test_the_first_of_a_family_is_the_one_outside_the_folder() -> None:
