@@ -1,4 +1,4 @@
-"""docs/evidence/recipes.md against the recipes: each figure and flag that a recipe states has a row with its value."""
+"""docs/evidence/recipes.md against the recipes: each figure, flag and pin that one states has a row with its value."""
 
 from __future__ import annotations
 
@@ -18,17 +18,23 @@ TABLE = [
     for line in (Path(__file__).parents[2] / "docs/evidence/recipes.md").read_text().splitlines()
     if (row := ROW.match(line))
 ]
+IMAGE = ("use", "base", "backend", "torch", "vllm", "source", "packages", "override", "remove")
+"""What an image is made of: keys of `image`, without those of which this project is the only source."""
+MODEL = ("id", "revision", "size_gb")
 FIGURES = ("tok_s", "ttft_s", "cold_start_s")
 FILES = [file for file in shipped.recipes().values() if not file.stem.startswith(("tiny-", "stand-in"))]
 EACH = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
 
 def stated(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the figures and flags of a recipe's data, by key."""
-    serve, model = data.get("serve") or {}, data.get("model") or {}
+    """Return the figures, flags and pins of a recipe's data, by key; those of image and draft with their section."""
+    serve, model, image = (data.get(section) or {} for section in ("serve", "model", "image"))
+    draft = model.get("draft") or {}
     values = {**(serve.get("args") or {}), **(serve.get("env") or {})}
     values |= {key: serve[key] for key in ("tensor_parallel", "executor") if key in serve}
-    values |= {key: model[key] for key in ("id", "revision", "size_gb") if key in model}
+    values |= {f"image.{key}": image[key] for key in IMAGE if key in image}
+    values |= {key: model[key] for key in MODEL if key in model}
+    values |= {f"draft.{key}": draft[key] for key in MODEL if key in draft}
     values |= {key: value for key, value in (data.get("memory") or {}).items() if key == "claim_gib"}
     return values | {key: value for key, value in (data.get("expected") or {}).items() if key in FIGURES}
 

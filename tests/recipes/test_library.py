@@ -41,11 +41,13 @@ SYSTEMS = {
     "a pair of autumn 2026": "mimo-v2.6-flash-tp2",
     "pairs on images of others": "deepseek-v4-flash-0731-tp2 glm-5.3-flash-nvfp4-tp2",
     "of SGLang": "qwen3.8-27b-nvfp4-sglang deepseek-v4-flash-0731-sglang-tp2",
+    "on vLLM's own image": "nemotron-3-super-nvfp4",
     "retrieval": "qwen3-vl-embedding-8b qwen3-vl-reranker-8b",
     "llama.cpp": "nemotron-3-nano-30b-gguf",
     "without a GPU": "tiny-llama-cpp-cpu tiny-qwen3-cpu tiny-qwen3-cpu-tp2 tiny-qwen3-cpu-tp2-mp stand-in",
 }
 DRAFTING = ("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8", "V4-Flash-0731", "GLM-5.3-Flash-NVFP4-Spark")
+DRAFTING += ("Nemotron-3-Super",)
 """Parts of the paths of checkpoints that have a draft head."""
 # Arguments of Atlas's `serve` that the recipes may use, from its own help (Avarok-Cybersecurity/atlas, serve_args.rs).
 ATLAS = {"max-seq-len", "max-prefill-tokens", "max-batch-size", "gpu-memory-utilization", "tool-call-parser"}
