@@ -82,7 +82,9 @@ def test_a_guard_that_is_killed_beside_it_does_not_take_it_for_one_that_loads(
     stand_in: Service, nodes: RealFleet
 ) -> None:
     """For the next guard the engine is unknown until it answers."""
-    stand_in.begin(name="", node=GATEWAY)
+    stand_in.sweep()
+    first = stand_in.deploy("--node", GATEWAY, name="survives")
+    assert first.code == 0, first.err
     (engine,) = stand_in.running()
     node = nodes.node(engine.node)
 
