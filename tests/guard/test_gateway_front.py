@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ from sparkops.guard.state import State
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
 from sparkops.guard_client.front import endpoints
 from sparkops.names import Slot
+from sparkops.swap.effects import PointSlot, SwitchTraffic, WriteJournal
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, Report
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Answer, Deployment, Phase, Replica
+from sparkops.swap.leader import step
+from sparkops.swap.model import Answer, Deployment, Mode, Phase, Replica
 from tests.deploy.states import serving, swapping
 from tests.examples import IMAGE_ID, INPUTS, recipe
 from tests.nodes.recording import RecordingNode
@@ -51,8 +55,8 @@ def test_an_engine_that_makes_no_step_and_answers_nothing_in_time_is_no() -> Non
 
 def test_an_engine_that_is_late_and_steps_is_busy() -> None:
     health = after(Completion.RIGHT)
-    for step in range(1, 10):
-        health.learn(Completion.LATE, (float(step),))
+    for count in range(1, 10):
+        health.learn(Completion.LATE, (float(count),))
 
     assert health.answer is Answer.YES
 
@@ -216,3 +220,39 @@ def test_a_change_that_was_interrupted_is_seen_as_not_done(
 
     assert known
     assert (known.active, known.held) == expected
+
+
+def test_a_release_whose_id_is_in_the_other_slot_as_well_is_pointed_at_and_gets_the_traffic() -> None:
+    """The lost release and the same one on another node differ by slot and address only."""
+    lost, again = released("10.0.0.2"), replace(released("10.0.0.3"), slot=Slot.GREEN)
+    ((rank,), [(_, port)]) = again.ranks, endpoints(again)
+    key, facts = "i1", json.loads(DRAINING)
+    journal = Journal("chat", "n1", revision=9).begun(key, Mode.FIRST, again, automatic=True)
+    while journal.swap and journal.swap.phase is not Phase.VERIFY:
+        journal = journal.advanced()
+    assert journal.swap
+    proven = EngineReport(rank.container, EngineState.HEALTHY, journal.swap.key, Answer.YES, journal.swap.key)
+    shown = dict[str, str]()
+    front = GatewayFront("chat", GatewayContainer(RecordingNode("n1", shown)))
+    front.releases = {lost: ReleaseHealth(Answer.NO, next_s=inf), again: ReleaseHealth(Answer.YES, next_s=inf)}
+
+    def due(journal: Journal, active: Slot, **slots: str) -> object:
+        """What the leader does where the slots have this release at these addresses."""
+        for slot, address in slots.items():
+            facts["slots"][f"be_chat_{slot}"] = {"release": again.release, "servers": [f"{address}:{port}"]}
+        facts["haproxy"]["map"] = f"0x1 chat be_chat_{active}\n"
+        facts["map"] = f"chat be_chat_{active}\n"
+        shown[str(commands.SHOW)] = json.dumps(facts)
+        front.releases[again] = ReleaseHealth(Answer.YES, next_s=inf)
+        view = front.look(journal.deployments, swapping=True, fresh=True)
+        report = Report(rank.node, "b", journal.term, journal.revision, journal.revision, (proven,))
+        return step(journal, FleetState({rank.node: report}, view))
+
+    elsewhere = due(journal, Slot.BLUE, blue="10.0.0.2", green="10.0.0.9")
+    switching = journal.advanced()
+    pointed = due(switching, Slot.BLUE, green="10.0.0.3")
+    moved = due(switching, Slot.GREEN)
+    front.close()
+
+    assert (elsewhere, pointed) == (PointSlot(again), SwitchTraffic(again))
+    assert moved == WriteJournal(switching.advanced())
