@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -28,6 +29,7 @@ class ApiNode:
     answers: dict[str, Callable[[], bytes]]
     name: str = "n1"
     cancel: threading.Event = field(default_factory=threading.Event)
+    asked: list[str] = field(default_factory=list)
 
     def pipe(self, command: Command) -> Stream:
         """See Node.pipe."""
@@ -38,13 +40,19 @@ class ApiNode:
 
     def answer(self, path: str) -> tuple[int, bytes]:
         """Status and body for a path."""
+        self.asked.append(path)
         return 200, self.answers[path.partition("?")[0].rpartition("/")[2]]()
 
 
 @contextmanager
 def engine(**answers: Callable[[], bytes]) -> Iterator[Engine]:
     """A reader of an engine that gives these answers."""
-    node = ApiNode({"_ping": lambda: b"OK", **answers})
+    with reading(ApiNode({"_ping": lambda: b"OK", **answers})) as reader:
+        yield reader
+
+
+@contextmanager
+def reading(node: ApiNode) -> Iterator[Engine]:
     with closing(Engine(node)) as reader:  # type: ignore[arg-type]  # nothing else is asked
         yield reader
 
@@ -71,3 +79,14 @@ def test_a_long_log_comes_whole_and_one_without_end_is_refused() -> None:
         assert len(reader.log("c")) == MOST_BYTES + 1
         with pytest.raises(NodeError, match=rf"/containers/c/logs: the reply exceeds {MOST_LOG_BYTES} bytes"):
             reader.log("c")
+
+
+@pytest.mark.parametrize(("options", "tail"), [({"tail": 300}, "300"), ({}, "all")], ids=["its end", "whole"])
+def test_docker_itself_leaves_out_all_but_the_end_of_a_log(options: dict[str, int], tail: str) -> None:
+    """An engine that is days old has written up to 100 MB, and its log is read at each look of a start."""
+    node = ApiNode({"_ping": lambda: b"OK", "json": lambda: json.dumps(TTY).encode(), "logs": lambda: b"x"})
+    with reading(node) as reader:
+        reader.log("c", **options)
+
+    (query,) = [parse_qs(urlsplit(path).query) for path in node.asked if "/logs?" in path]
+    assert query["tail"] == [tail]
