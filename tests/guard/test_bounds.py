@@ -18,7 +18,7 @@ from sparkops.guard.state import State
 from sparkops.swap.effects import CutRequests, FrontEffect
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.journal import HOUR_S, PAUSES_S, Journal
-from sparkops.swap.model import Answer, Limits, Phase, RankSpec, Replica
+from sparkops.swap.model import Answer, Limits, Mode, Phase, RankSpec, Replica
 from tests.guard.test_reproductions import NEW, OLD, RELEASES, begun
 
 SLOTS = {item.slot: item.release for item in RELEASES.values()}
@@ -208,3 +208,53 @@ def test_restarts_of_a_replica_have_the_budget_of_an_hour_that_survives_the_proc
     assert events[:3] == [
         f"old-r0 is restarted{why}: {n} of 3 within an hour" for n, why in ((1, ""), (2, since), (3, since))
     ]
+
+
+SHORT = Limits(drain_s=200.0, unknown_s=300.0, load_s=900.0, verify_s=700.0)
+NEVER_S = 4000.0
+
+
+def bounded(phase: Phase, mode: Mode) -> Journal:
+    """A swap in a phase, each of whose bounds differs from every other one."""
+    journal = begun(phase, mode)
+    assert journal.swap
+    assert journal.swap.source
+    old, new = (replace(item, limits=SHORT) for item in (journal.swap.source, journal.swap.target))
+    active = old if journal.active == journal.swap.source else new
+    return replace(journal, active=active, swap=replace(journal.swap, source=old, target=new), peers=("n2", "n3"))
+
+
+@pytest.mark.parametrize("flaps", [False, True], ids=["steady", "an unrelated guard comes and goes"])
+@pytest.mark.parametrize(
+    ("phase", "mode", "state", "bound_s"),
+    [
+        (Phase.LOAD, Mode.IN_PLACE, EngineState.LOADING, 900.0),
+        (Phase.VERIFY, Mode.IN_PLACE, EngineState.HEALTHY, 700.0),
+        (Phase.DRAIN, Mode.ACROSS, EngineState.HEALTHY, 200.0 + 300.0),
+    ],
+)
+def test_a_phase_that_takes_long_by_nature_has_a_bound_of_its_own(
+    tmp_path: Path, clock: Clock, phase: Phase, mode: Mode, state: EngineState, bound_s: float, flaps: bool
+) -> None:
+    """The load does not end, the checks do not end, or neither release answers, so that no time of a drain counts."""
+    journal = bounded(phase, mode)
+    key = journal.swap.key if journal.swap else ""
+
+    def reports(led: Lead) -> dict[str, Report]:
+        at = led.journal.revision
+        engines = (EngineReport(NEW.container, state, key), EngineReport(OLD.container, EngineState.HEALTHY))
+        known = {"n1": Report("n1", "b", 1, at, at, engines), "n2": Report("n2", "b", 1, at, at)}
+        up = not flaps or clock.now_s % 120 < 60
+        return {**known, "n3": Report("n3", "b", 1, at, at)} if up else known
+
+    stuck = view(active=NEW_SLOT if phase is Phase.DRAIN else None, open={NEW_SLOT: 0, OLD_SLOT: 1})
+    led = lead(journal, tmp_path, Gateway(stuck), reports, clock)
+    ended_s = NEVER_S
+    while clock.now_s < NEVER_S and ended_s == NEVER_S:
+        clock.now_s += led.turn() or 0.01
+        swap = led.journal.swap
+        if led.journal.trouble or swap is None or swap.reverting:
+            ended_s = clock.now_s
+
+    assert ended_s == pytest.approx(bound_s, abs=10.0)
+    assert f"no progress in phase '{phase}'" in [led.journal.trouble, swap.why if swap else ""]
