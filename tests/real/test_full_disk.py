@@ -80,7 +80,10 @@ def test_a_full_disk_of_the_gateways_node_delays_a_swap_and_loses_nothing(small_
         load.wait_for(20)
         with at(small_disks, moment.phase, *moment.argv, name=unused()) as deploy:
             with full(small_disks.nodes.node(GATEWAY)):
-                time.sleep(FULL_S)
+                if moment.phase.order >= Phase.VERIFY.order:  # what follows is written over what is there
+                    deploy.wait(PATIENCE_S)
+                else:
+                    time.sleep(FULL_S)
             _, err = deploy.communicate(timeout=PATIENCE_S)
             live = good_end(small_disks)
         load.wait_for(load.report().good + 20)

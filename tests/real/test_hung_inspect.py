@@ -45,17 +45,20 @@ def waits(node: FleetNode, container: str) -> bool:
 def other(service: Service, home: Path) -> Service:
     """Return another service of the stand-in, which the guard of the same node leads or follows."""
     recipe = home / "beside.yaml"
+    words = {"description": "Another service", "verified": "nothing"}
     recipe.write_text(
-        yaml.safe_dump({"name": "beside", "extends": "stand-in", "service": "beside", "serve": {"port": 9180}})
+        yaml.safe_dump({"name": "beside", "extends": "stand-in", "service": "beside", "serve": {"port": 9180}, **words})
     )
     return replace(service, recipe=str(recipe), name="beside", port=9180)
 
 
 @pytest.mark.matrix
 def test_a_container_that_docker_does_not_inspect_serves_on_and_is_named(service: Service, tmp_path: Path) -> None:
-    """The hang lasts longer than a reading of all containers counts as fresh: another service is deployed meanwhile."""
+    """Nor is its guard blind meanwhile: it stops the engine of another service."""
     [old] = service.running()
-    node = service.nodes.node(old.node)
+    node, beside = service.nodes.node(old.node), other(service, tmp_path)
+    began = beside.deploy("--node", node.name, name="beside")
+    assert began.code == 0, began.err
     with service.load(rate=10, streams=2) as load:
         load.wait_for(20)
         with hung(node, old.name):
@@ -64,11 +67,9 @@ def test_a_container_that_docker_does_not_inspect_serves_on_and_is_named(service
             [rank] = [rank for replica in row["replicas"] for rank in replica["ranks"] if rank["state"] == "running"]
             assert (row["state"], rank["container"], rank["health"]) == ("healthy", old.name, "ok"), ran.out
             assert [(item["code"], item["node"]) for item in ran.json["drift"]] == [("NOT_INSPECTED", node.name)]
-            beside = other(service, tmp_path)
-            began = beside.deploy("--node", node.name, name="beside")
-            assert began.code == 0, began.err
+            stopped = beside.cli("stop", beside.name, "--forget")
+            assert (stopped.code, beside.running()) == (0, []), stopped.err
             load.wait_for(load.report().good + 50)
-            assert beside.cli("stop", beside.name, "--forget").code == 0
         assert good_end(service) == old.release
         assert load.report().failures == {}
     [now] = service.running()

@@ -46,8 +46,10 @@ SYSTEMS = {
     "llama.cpp": "nemotron-3-nano-30b-gguf",
     "without a GPU": "tiny-llama-cpp-cpu tiny-qwen3-cpu tiny-qwen3-cpu-tp2 tiny-qwen3-cpu-tp2-mp stand-in",
 }
-DRAFTING = ("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8", "V4-Flash-0731", "GLM-5.3-Flash-NVFP4-Spark")
-DRAFTING += ("Nemotron-3-Super",)
+DRAFTING = (
+    *("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8", "V4-Flash-0731", "GLM-5.3-Flash-NVFP4-Spark"),
+    "Nemotron-3-Super",
+)
 """Parts of the paths of checkpoints that have a draft head."""
 # Arguments of Atlas's `serve` that the recipes may use, from its own help (Avarok-Cybersecurity/atlas, serve_args.rs).
 ATLAS = {"max-seq-len", "max-prefill-tokens", "max-batch-size", "gpu-memory-utilization", "tool-call-parser"}
