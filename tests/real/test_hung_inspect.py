@@ -57,6 +57,7 @@ def test_a_container_that_docker_does_not_inspect_serves_on_and_is_named(service
     """Nor is its guard blind meanwhile: it stops the engine of another service."""
     [old] = service.running()
     node, beside = service.nodes.node(old.node), other(service, tmp_path)
+    assert beside.cli("build", beside.recipe, "--node", node.name).code == 0
     began = beside.deploy("--node", node.name, name="beside")
     assert began.code == 0, began.err
     with service.load(rate=10, streams=2) as load:
