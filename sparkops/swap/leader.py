@@ -11,7 +11,7 @@ from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, why_
 from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
-from sparkops.swap.phases import RULES, RUNNING, drained, ended, held_back, is_gone, move, proven
+from sparkops.swap.phases import RULES, RUNNING, drained, ended, is_gone, leased, move, proven
 from sparkops.swap.trouble import BY_HAND
 
 
@@ -88,7 +88,7 @@ def _waits(swap: Swap, fleet: FleetState) -> str:
         for rank, report in reports.items()
         if report and (known := report.engine(rank.container)).problem
     ]
-    work = held_back(swap, fleet) if swap.phase is Phase.PREPARE else ""
+    work = leased(swap.target, fleet) if swap.phase is Phase.PREPARE else ""
     return next(iter(lacks), "") or work or f"no progress in phase '{swap.phase}'"
 
 

@@ -63,7 +63,7 @@ def _prepare(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | 
     ending = [rank for rank in journal.stopped if rank.place in places]
     if ending and all(is_gone(journal, fleet, rank) for rank in ending):
         return WriteJournal(journal.confirmed_stopped(ending))
-    if ending or held_back(swap, fleet):
+    if ending or leased(swap.target, fleet):
         return Answer.NO
     return fleet.all(journal, swap.target.ranks, PRESENT)
 
@@ -75,15 +75,6 @@ def leased(target: Deployment, fleet: FleetState) -> str:
         if report and report.lease and not report.engine(rank.container).state.running:
             return f"{rank.node}: no engine loads during the {report.lease}"
     return ""
-
-
-def held_back(swap: Swap, fleet: FleetState) -> str:
-    """Return the work that a swap waits for: where the new release starts, and where the old one would start again."""
-    work = leased(swap.target, fleet)
-    if not work and swap.mode is Mode.IN_PLACE and swap.source:
-        leases = {rank.node: report.lease for rank in swap.source.ranks if (report := fleet.reports.get(rank.node))}
-        work = next((f"{node}: no engine loads during the {lease}" for node, lease in leases.items() if lease), "")
-    return work
 
 
 def is_gone(journal: Journal, fleet: FleetState, rank: RankSpec) -> bool:

@@ -95,7 +95,7 @@ HANDWRITTEN = (
     Fault(19, "a refused start of the old release has failed", "leader",
           "if engine.refused and (swap.reverting or swap.mode is Mode.RESTART):", "if False:"),
     Fault(19, "an in-place swap stops the old release during a lease", "phases",
-          "if ending or held_back(swap, fleet):", "if ending:"),
+          "if ending or leased(swap.target, fleet):", "if ending:"),
     Fault(20, "a release starts on a cordoned node", "phases",
           "if report and report.lease and not report.engine(rank.container).state.running:", "if False:"),
     Fault(19, "an engine that is about to end gets the traffic back", "journal",

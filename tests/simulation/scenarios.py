@@ -107,7 +107,6 @@ MODES: Mapping[str, tuple[Deployment | None, Deployment, Mode]] = {
     "in-place": (deployment(A, Slot.BLUE, "n2"), deployment(B, Slot.GREEN, "n2"), Mode.IN_PLACE),
     "in-place at the gateway": (deployment(A, Slot.BLUE, "n1"), deployment(B, Slot.GREEN, "n1"), Mode.IN_PLACE),
     "pair in-place": (deployment(A, Slot.BLUE, "n2", "n3"), deployment(B, Slot.GREEN, "n2", "n3"), Mode.IN_PLACE),
-    "pair to one in-place": (deployment(A, Slot.BLUE, "n2", "n3"), deployment(B, Slot.GREEN, "n2"), Mode.IN_PLACE),
 }
 
 

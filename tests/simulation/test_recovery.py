@@ -86,16 +86,6 @@ def test_a_swap_stops_nothing_while_a_lease_would_keep_the_new_release_from_star
     assert story.settle().running == ["b-r0"]
 
 
-def test_a_swap_stops_nothing_while_a_lease_would_keep_the_old_release_from_starting_again() -> None:
-    """The node of a rank that the new release does not have."""
-    story = Story.of("pair to one in-place").fault("a lease on n3")
-    while (transition := story.step()) and story.world.machine("n3").leased:
-        assert story.running == ["a-r0", "a-r1"]
-
-    assert transition
-    assert story.settle().running == ["b-r0"]
-
-
 def test_a_lease_that_does_not_end_is_the_reason_why_a_swap_is_given_up() -> None:
     story = Story.of("in-place").fault("a lease on n2")
     while not any(report.lease and report.follows(story.journal) for report in story.world.leader.reports):
