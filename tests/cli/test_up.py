@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sparkops.gateway.image import Service
 from tests.cli.here import INVENTORY, Here, install
 from tests.examples import RECIPE
 
@@ -18,6 +19,8 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]  # several processes,
 
 Install = Callable[..., Here]
 ONE_ADDRESS = INVENTORY.replace("address: 127.0.0.1}", "address: 127.0.0.1, port: 8000}")
+CHAT = Service("chat", 8100)
+"""The service of the recipe, with a port of its own."""
 HUGE_GIB = 1e5
 """More than the node has."""
 
@@ -27,16 +30,16 @@ def installed(tmp_path: Path) -> Iterator[Install]:
     """sparkops with this machine as its only node, and a recipe that claims so many GiB."""
     with ExitStack() as stack:
 
-        def install_here(claim_gib: float = 0.1, *, built: bool = True) -> Here:
+        def install_here(claim_gib: float = 0.1, **more: Any) -> Here:
             write_recipe(tmp_path, claim_gib)
-            return stack.enter_context(install(tmp_path, built=built, inventory=ONE_ADDRESS))
+            return stack.enter_context(install(tmp_path, inventory=ONE_ADDRESS, **more))
 
         yield install_here
 
 
 def write_recipe(directory: Path, claim_gib: float) -> None:
     image = {"template": "stand-in", "base": "debian:bookworm-slim"}
-    changes: dict[str, Any] = {"engine": "stand-in", "image": image, "serve": {"port": 8100}}
+    changes: dict[str, Any] = {"engine": "stand-in", "image": image, "serve": {"port": CHAT.port}}
     memory = {"claim_gib": claim_gib, "basis": "a guess"}
     (directory / "q.yaml").write_text(json.dumps({**RECIPE, **changes, "memory": memory}))
 
@@ -87,6 +90,34 @@ def test_plan_prints_json_like_a_dry_run_of_deploy(installed: Install) -> None:
     assert planned.json == dry.json
     assert (planned.json["service"], planned.json["mode"]) == ("chat", "first")
     assert planned.json["effects"][0]["phase"] == "prepare"
+
+
+@pytest.mark.parametrize("verb", ["deploy", "up"])
+def test_a_detached_deploy_ends_once_it_is_accepted_with_the_one_address(installed: Install, verb: str) -> None:
+    here = installed(service=CHAT)
+
+    ran = here(verb, "q.yaml", "--detach")
+
+    assert ran.code == 0
+    assert ran.err.splitlines() == [
+        "chat: accepted; the fleet continues without this client",
+        "  next: sparkops follow chat",
+        "  next: sparkops cancel chat",
+        "  http://127.0.0.1:8000/v1   model: chat",
+    ]
+    assert here.peer.requests("events") == []
+    journal = here.peer.journal("chat")
+    assert journal is not None
+    assert journal.swap is not None, "nobody waits for its end"
+
+
+def test_up_prints_its_result_as_one_json_object(installed: Install) -> None:
+    ran = installed(service=CHAT)("up", "q.yaml", "--json")
+
+    assert ran.code == 0
+    assert (ran.json["service"], ran.json["result"], ran.json["exit_code"]) == ("chat", "done", 0)
+    assert "  http://127.0.0.1:8000/v1   model: chat" in ran.err.splitlines()
+    assert "curl http://127.0.0.1:8000/v1/chat/completions " in ran.err, "the request to try is no data here"
 
 
 @pytest.mark.parametrize("options", [["--since", "yesterday"], ["--since", "10 minutes"], ["--since", ""]])
