@@ -98,6 +98,19 @@ def test_one_node_that_is_short_refuses_beside_and_its_own_sum_says_so() -> None
     assert error.next_step == ACCEPT
 
 
+def test_a_pair_that_fits_nowhere_names_what_frees_memory_on_each_node_that_is_short() -> None:
+    error = refusal({"n1": 30, "n2": 20}, current=Current())
+
+    assert reasons(error) == [
+        "  first on n1: 30.0 GiB available - 40 claimed: 10.0 GiB short",
+        "  first on n2: 20.0 GiB available - 40 claimed: 20.0 GiB short",
+    ]
+    frees = "sparkops status shows what is used; or use a node with more: --node"
+    assert error.next_step.splitlines() == [
+        f"Free memory on {node}: {frees}; or lower what it takes: sparkops fit q" for node in ("n1", "n2")
+    ]
+
+
 def test_in_place_each_node_counts_what_blue_s_rank_gives_back_there() -> None:
     swap_plan = plan({"n1": 5, "n2": 8}, options=DOWN)
 

@@ -70,6 +70,7 @@ def test_a_forced_mode_that_does_not_fit_is_refused_with_its_own_reason_only() -
     error = refusal(options=DeployOptions(mode=Mode.BESIDE, allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(90))
 
     assert reasons(error) == ["  beside on n1: 50.0 GiB available - 15 reserved - 40 claimed: 5.0 GiB short"]
+    assert error.next_step == room("n1", "sparkops status shows what is used")
 
 
 def test_a_forced_mode_without_a_node_for_it_says_so() -> None:

@@ -15,7 +15,7 @@ from sparkops.memory.pools import free_gib, pools
 from sparkops.nodes.host import GpuMemory, HostFacts
 from sparkops.release import Release
 from sparkops.swap.model import Mode
-from tests.deploy.swaps import BLUE_RUNS, SERVING, plan
+from tests.deploy.swaps import BLUE_RUNS, SERVING, plan, refusal
 from tests.examples import CHECKPOINT, CUDA, HOST, IMAGE_ID, node, recipe, release
 
 ARGS = {"args": {"gpu-memory-utilization": 0.36}}
@@ -57,6 +57,38 @@ def test_more_than_the_gpu_has_is_refused_by_its_total() -> None:
     assert first(on(200.0, gpus=(79.0,)), large) == (
         "n1: 116 GiB claimed, 80.0 GiB of GPU memory in total: 36.0 GiB short"
     )
+
+
+@pytest.mark.parametrize(
+    ("observed", "reason"),
+    [
+        (on(100.0, gpus=(13.9,)), "13.9 GiB of GPU memory available - 32 claimed: 18.1 GiB short"),
+        (on(3.0, gpus=(79.0,)), "3.0 GiB available - 5 of the host side: 2.0 GiB short"),
+    ],
+    ids=["the GPU", "the host side"],
+)
+def test_a_refusal_for_the_memory_beside_a_discrete_gpu_names_what_frees_it(observed: Observed, reason: str) -> None:
+    error = refusal(Current(), of=NEW, n1=observed)
+
+    assert str(error).splitlines()[1:] == [f"  first on n1: {reason}"]
+    frees = "sparkops status shows what is used; or use a node with more: --node"
+    assert error.next_step == f"Free memory on n1: {frees}; or lower what it takes: sparkops fit q"
+
+
+def test_a_claim_below_what_an_engine_takes_outside_its_budget_is_refused_on_a_discrete_gpu() -> None:
+    """Its share alone is 28.8 GiB of 80."""
+    below = release(memory={"claim_gib": 31.0}, image={"torch": CUDA}, serve=ARGS)
+
+    error = refusal(Current(), of=below, n1=on(100.0, gpus=(79.0,)))
+
+    sum_gib = "gpu-memory-utilization 0.36 x 80.0 GiB + 2.4 GiB outside its budget = 31.2 GiB"
+    assert str(error).splitlines()[1:] == [
+        f"  first on n1: memory.claim_gib is 31, less than the engine can take: {sum_gib}"
+    ]
+    assert error.next_step == (
+        "Set serve.args.gpu-memory-utilization of q to 0.35 or less. Or claim 32 GiB: --set memory.claim_gib=32"
+    )
+    assert "32 claimed: 47.0 GiB left" in first(on(100.0, gpus=(79.0,))), "what it asks for is accepted"
 
 
 def test_shared_memory_is_the_node_s_and_so_is_that_of_an_engine_on_the_cpu() -> None:

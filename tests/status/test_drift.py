@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
 from sparkops.guard_client.service_state import ServiceState
@@ -43,14 +46,52 @@ def test_a_release_with_the_traffic_that_does_not_run_is_reported_on_its_node() 
     assert live_not_running(ranks[0]) == [("", detail)]
 
 
+@pytest.mark.parametrize(("missing", "without"), [((), ""), (("n2",), " --without n2")])
+def test_a_release_with_the_traffic_on_a_lost_node_is_deployed_without_it(
+    missing: tuple[str, ...], without: str
+) -> None:
+    slot = SlotFacts("chat", Slot.GREEN, NEW.release, NEW.release, ("10.0.0.2:8001",))
+    name = backend("chat", Slot.GREEN)
+    front = ServiceFacts("chat", 8000, name, name, {Slot.GREEN: slot})
+    state = ServiceState(replace(JOURNAL, active=NEW), missing=missing)
+
+    [only] = join.drift_of(ServiceReport("chat", (), front, (state,)))
+
+    assert (only.code, only.next_step) == (
+        "LIVE_NOT_RUNNING",
+        f"sparkops logs chat\nsparkops deploy RECIPE{without}",
+    )
+
+
 def test_a_swap_in_progress_is_no_drift() -> None:
     assert find_drifts(JOURNAL.begun("i1", Mode.ACROSS, NEW, automatic=False)) == []
 
 
-def test_what_the_leader_cannot_do_needs_an_operator() -> None:
-    (only,) = find_drifts(JOURNAL, needs_operator="no progress in phase 'start'")
+SILENT = "q-1 does not answer"
+WAITS = "no progress in phase 'start'"
+SWAPPING = JOURNAL.begun("i1", Mode.ACROSS, NEW, automatic=False)
 
-    assert only == ("NEEDS_PERSON", "n1", "chat: no progress in phase 'start'")
+
+@pytest.mark.parametrize(
+    ("journal", "why", "missing", "step"),
+    [
+        (SWAPPING, WAITS, (), "sparkops doctor\nsparkops cancel chat"),
+        (SWAPPING, "exited", ("n2",), "sparkops logs chat\nsparkops deploy RECIPE --without n2"),
+        (replace(JOURNAL, active=NEW), SILENT, (), "sparkops logs chat\nsparkops deploy RECIPE"),
+        (replace(JOURNAL, active=NEW), SILENT, ("n2",), "sparkops logs chat\nsparkops deploy RECIPE --without n2"),
+        (replace(JOURNAL, active=NEW), SILENT, ("n3",), "sparkops logs chat\nsparkops deploy RECIPE"),
+    ],
+    ids=["a swap that waits", "a swap to a lost node", "no answer", "a lost node", "another lost node"],
+)
+def test_what_the_leader_cannot_do_needs_an_operator(
+    journal: Journal, why: str, missing: tuple[str, ...], step: str
+) -> None:
+    report = ServiceReport("chat", (), None, (ServiceState(journal, needs_operator=why, missing=missing),))
+
+    [only] = join.drift_of(report)
+
+    assert (only.code, only.node, only.detail) == ("NEEDS_PERSON", "n1", f"chat: {why}")
+    assert only.next_step == step
 
 
 def test_a_guard_that_the_leader_does_not_reach_is_named() -> None:

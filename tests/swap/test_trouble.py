@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from sparkops.guard_client.service_state import ServiceState, unreported
 from sparkops.names import Slot
-from sparkops.swap.effects import WriteJournal
+from sparkops.swap.effects import PointSlot, WriteJournal
 from sparkops.swap.events import narrate
-from sparkops.swap.fleet_state import FleetState, GatewayView, Report
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
 from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica
@@ -18,6 +19,7 @@ from sparkops.swap.trouble import next_step, reason
 
 CONTACTS = frozenset({"n2"})
 LONG_S = 1e6
+LOG = "docker logs --tail 50 sparkops-gateway"
 
 
 def deployed(release: str, slot: Slot, *nodes: str) -> Deployment:
@@ -26,6 +28,7 @@ def deployed(release: str, slot: Slot, *nodes: str) -> Deployment:
 
 OLD, NEW = deployed("q-1", Slot.BLUE, "n2"), deployed("q-2", Slot.GREEN, "n3")
 SERVING = Journal("chat", "n1", peers=("n2", "n3"), revision=5, active=OLD)
+STOPPED = EngineReport("q-1-n2", EngineState.STOPPED, by_hand=True)
 FAILS = FleetState(
     gateway=GatewayView(Slot.BLUE, {Slot.BLUE: "q-1"}, {Slot.BLUE: Answer.NO}), contacts=CONTACTS, waited_s=LONG_S
 )
@@ -57,6 +60,11 @@ def exhausted() -> Journal:
 
 
 UNREAD = FleetState(contacts=CONTACTS, waited_s=LONG_S)
+FULL = FleetState(
+    gateway=GatewayView(), contacts=CONTACTS, tried=PointSlot(OLD), tried_s=LONG_S, why="no space left on device"
+)
+"""The gateway's disk is full."""
+BY_HAND = replace(FAILS, reports={"n2": Report("n2", "b", 1, 5, 5, (STOPPED,))})
 
 
 def troubles() -> Iterator[tuple[str, Journal, str]]:
@@ -67,6 +75,8 @@ def troubles() -> Iterator[tuple[str, Journal, str]]:
     yield "a stop", stuck(replace(SERVING, stopping=True), UNREAD), "sparkops doctor --fix"
     yield "both failed", exhausted(), "sparkops logs chat\nsparkops deploy RECIPE"
     yield "only one", stuck(SERVING, FAILS), "sparkops logs chat\nsparkops deploy RECIPE"
+    yield "refused by the gateway", stuck(SERVING, FULL), f"df and {LOG}, on n1; sparkops doctor"
+    yield "stopped by hand", stuck(replace(SERVING, previous=NEW), BY_HAND), "sparkops deploy RECIPE"
     previous = stuck(replace(SERVING, previous=NEW), FAILS)
     yield "with a previous", previous, "sparkops logs chat\nsparkops rollback chat"
 
@@ -97,6 +107,14 @@ def test_a_leader_that_is_not_confirmed_names_the_guards_to_start_or_to_give_up(
         "docker start sparkops-guard, on n2; sparkops doctor",
         "If they are lost: sparkops deploy RECIPE --without n2",
     ]
+
+
+def test_a_stop_that_no_guard_confirms_is_looked_at_by_doctor() -> None:
+    stopped = ServiceState(replace(SERVING, stopping=True).offline(), missing=("n2",))
+    why = unreported(stopped)
+
+    assert why.startswith("n2 does not report: ")
+    assert next_step(stopped.journal, why, stopped.missing) == "sparkops doctor"
 
 
 def test_a_reason_that_names_its_own_step_keeps_it() -> None:
