@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Sparkops
+from tests.status.test_read import Docker, give_gpu
 from tests.terminal import terminal
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 UP = "\x1b[1A"
+MEMORY_USED = "4.6 of 79.6 GiB used"
 
 
 @pytest.mark.local
@@ -42,6 +45,32 @@ def test_status_is_coloured_by_state_only_where_the_terminal_wants_it(
 
     assert ("\x1b[31munreachable" in shown.shown) is coloured
     assert ("\x1b[" in shown.shown) is coloured
+
+
+@pytest.fixture
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine with an idle Docker and a GPU with its own memory."""
+    (tmp_path / "inventory.yaml").write_text("nodes:\n  here: {transport: local}\n")
+    Docker(tmp_path)
+    give_gpu(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+
+
+@pytest.mark.local
+@pytest.mark.usefixtures("gpu")
+def test_the_memory_of_gpus_is_shown_where_it_is_asked_for(sparkops: Sparkops) -> None:
+    assert MEMORY_USED in sparkops("--inventory", "inventory.yaml", "status", "--gpu").out
+    assert "GiB used" not in sparkops("--inventory", "inventory.yaml", "status").out
+
+
+@pytest.mark.local
+@pytest.mark.usefixtures("gpu")
+def test_watch_shows_the_memory_of_gpus_too(tmp_path: Path) -> None:
+    with terminal(tmp_path, 200, ("status", "--watch"), {}) as shown:
+        shown.until("Ctrl-C to quit")
+
+    assert MEMORY_USED in ESCAPE.sub("", shown.shown)
 
 
 @pytest.mark.usefixtures("docker")

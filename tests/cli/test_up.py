@@ -1,4 +1,4 @@
-"""`plan`, `up` and `deploy` on this machine: what they refuse first, and the one address that they print."""
+"""`plan`, `up` and `deploy` on this machine: what they refuse first, and the one address that they print; `logs`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from sparkops.gateway.image import Service
+from sparkops.names import Slot
+from sparkops.release import Rank
 from tests.cli.here import INVENTORY, Here, install
-from tests.examples import RECIPE
+from tests.examples import RECIPE, release
+from tests.fleet_unit.machine import inspect
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]  # several processes, while other tests have the cores
 
@@ -118,6 +121,28 @@ def test_up_prints_its_result_as_one_json_object(installed: Install) -> None:
     assert (ran.json["service"], ran.json["result"], ran.json["exit_code"]) == ("chat", "done", 0)
     assert "  http://127.0.0.1:8000/v1   model: chat" in ran.err.splitlines()
     assert "curl http://127.0.0.1:8000/v1/chat/completions " in ran.err, "the request to try is no data here"
+
+
+ENGINE = inspect("q-blue-r0", Rank(release(), Slot.BLUE, "here").labels, "running")
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (("--since", "10m", "--timestamps"), "--timestamps --since=10m --tail=all"),
+        (("--since", "2026-11-25", "--tail", "5"), "--since=2026-11-25 --tail=5"),
+        (("--since", "2026-11-25T09:30"), "--since=2026-11-25T09:30 --tail=all"),
+        (("--since", "1795305024.5"), "--since=1795305024.5 --tail=all"),
+        (("--timestamps",), "--timestamps --tail=all"),
+    ],
+    ids=["a span", "a date", "a time", "a Unix time", "no time"],
+)
+def test_logs_ask_docker_for_the_lines_since_a_time(installed: Install, options: tuple[str, ...], asked: str) -> None:
+    here = installed(containers={"q-blue-r0": ENGINE}, answers={f'"logs {asked} q-blue-r0"': "a line of the log"})
+
+    ran = here("logs", "chat", *options)
+
+    assert (ran.code, ran.out, ran.err) == (0, "a line of the log\n", "")
 
 
 @pytest.mark.parametrize("options", [["--since", "yesterday"], ["--since", "10 minutes"], ["--since", ""]])

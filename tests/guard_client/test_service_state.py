@@ -9,10 +9,11 @@ import pytest
 
 from sparkops.deploy.preconditions import Current, current
 from sparkops.errors import Busy
+from sparkops.guard.operator_requests import as_json
 from sparkops.guard_client.service_state import ServiceState, joins, read, serves, unreported
 from sparkops.names import Slot
 from sparkops.swap import wire
-from sparkops.swap.fleet_state import GatewayView, Report
+from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.values import WireError
@@ -38,6 +39,15 @@ def test_a_reply_is_read_back_as_the_leader_has_sent_it() -> None:
 
     progress = {"n1": {"q-r0": "loading weights 40 %"}}
     assert received == replace(state, progress=progress, missing=("n3",), why_missing={"n3": "refused"})
+
+
+def test_the_end_of_a_warm_release_reaches_the_client() -> None:
+    """A guard of an earlier version does not send it."""
+    state = swapping(Phase.RETIRE)
+    sent = as_json(state.journal, FleetState(), {}, {}, 3, warm_until=1_780_000_000.5)
+
+    assert read("chat", "n1", json.loads(json.dumps(sent))).warm_until == 1_780_000_000.5
+    assert read("chat", "n1", {key: value for key, value in sent.items() if key != "warm_until"}).warm_until is None
 
 
 def test_the_gateway_of_a_guard_of_an_earlier_version_is_read() -> None:

@@ -168,6 +168,7 @@ def test_a_service_is_stopped_once_its_guards_have_reported_it(
 
 
 SERVERS = ("10.0.0.1:8001",)
+ONE_URL = "http://10.0.0.1:8000/v1"
 STOPPED = NotReady("n1", "the guard is stopped", next_step="docker start sparkops-guard, on n1")
 
 
@@ -194,6 +195,26 @@ def test_with_its_guard_stopped_a_service_is_shown_from_its_containers_and_the_g
     assert [row.problem for replica in service.replicas for row in replica.ranks] == [None, None, None]
     detail = "the guard is stopped; what it leads is shown from containers and gateway"
     assert joined.drift == [Drift(code="GUARD_DOWN", node="n1", detail=detail, next_step=STOPPED.next_step)]
+
+
+@pytest.mark.parametrize(
+    ("port", "own", "path", "url"),
+    [(None, 8100, "", "http://10.0.0.1:8100/v1"), (8000, 8100, "", ONE_URL), (8000, 8000, "/chat", ONE_URL)],
+    ids=["a port of its own", "one address", "one address, without a port of its own"],
+)
+def test_the_url_of_a_service_is_the_one_address_where_the_gateway_has_one(
+    port: int | None, own: int, path: str, url: str
+) -> None:
+    active, name = rank(), backend("chat", Slot.BLUE)
+    slot = SlotFacts("chat", Slot.BLUE, active.release.id, active.release.id, SERVERS, SERVERS)
+    front = ServiceFacts("chat", own, name, name, {Slot.BLUE: slot}, path=path)
+    gateway = GatewayFacts(services={"chat": front}, files={}, loaded=True)
+
+    joined = join(["n1"], {"n1": NodeReport("n1", HOST, (report(),), gateway)}, GatewayAddress("n1", "10.0.0.1", port))
+
+    assert [service.url for service in joined.services] == [url]
+    assert joined.gateway is not None
+    assert joined.gateway.url == (url if port else None)
 
 
 def test_a_node_that_cannot_be_read_may_lead_what_runs_on_another() -> None:

@@ -53,6 +53,22 @@ case "$1 $2" in
   cat {here}/guard >&2; exit 1 ;;
 esac
 """
+SMI = """#!/bin/sh
+for field in $(echo "${{1#--query-gpu=}}" | tr , ' '); do
+  case $field in
+{cases}
+    *) echo '[Not Supported]' ;;
+  esac
+done | paste -s -d , | sed 's/,/, /g'
+"""
+GPU = {
+    "utilization.gpu": "7",
+    "power.draw": "55.10",
+    "temperature.gpu": "48",
+    "clocks.sm": "[N/A]",
+    "memory.used": "4715",
+    "memory.total": "81559",
+}
 STOPPED = "Error response from daemon: container 0a1b2c3d is not running\n"
 TWO_ENGINES = """vllm:kv_cache_usage_perc{engine="1"} 0.25
 vllm:kv_cache_usage_perc{engine="2"} 0.75
@@ -109,6 +125,14 @@ class Docker:
     def ran(self) -> list[str]:
         """The first word of each command that was run, sorted: some run at once."""
         return sorted(line.split()[0] for line in (self.here / "ran").read_text().splitlines())
+
+
+def give_gpu(here: Path) -> None:
+    """A `nvidia-smi` of one H100, which prints the fields that it is asked for."""
+    cases = "\n".join(f"    {name}) echo '{figure}' ;;" for name, figure in GPU.items())
+    program = here / "nvidia-smi"
+    program.write_text(SMI.format(cases=cases))
+    program.chmod(0o755)
 
 
 @pytest.fixture
@@ -321,9 +345,7 @@ def test_a_guard_reports_every_service_that_it_leads(docker: Docker, *, at_gatew
 
 def test_gpus_are_asked_by_a_command_more(docker: Docker) -> None:
     (docker.here / "inventory.yaml").write_text("nodes:\n  n1: {transport: local}\n")
-    program = docker.here / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho '7, 55.10, 48, [N/A], 4715, 81559'\n")
-    program.chmod(0o755)
+    give_gpu(docker.here)
     fleet = inventory.load(docker.here / "inventory.yaml")
 
     with closing(Reader(fleet, fleet.nodes, gpus=True)) as reader:
