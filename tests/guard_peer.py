@@ -67,6 +67,7 @@ class Peer:
             "set_cordon": self._set_cordon,
             "terms": lambda _: self._terms(),
             "copies": lambda _: json.loads((self.directory / "copies").read_text()),
+            "take": self._take,
         }
         if request["op"] == self.phase("unknown"):
             return json.dumps({"error": "the guard does not understand it", "next_step": "", "exit_code": 1}) + "\n"
@@ -168,6 +169,10 @@ class Peer:
             (self.directory / "direct").touch()
         else:
             (self.directory / "direct").unlink(missing_ok=True)
+
+    def _take(self, request: dict[str, Any]) -> None:
+        for journal in request["journals"]:
+            self.write(wire.load_value(Journal, journal))
 
     def _terms(self) -> dict[str, int]:
         journals = (self.journal(file.stem) for file in self.directory.glob("*.journal"))

@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sparkops.gateway.image import Service
 from sparkops.names import Slot
+from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.cli.here import Here, install
+from tests.deploy.states import serving
 from tests.examples import RECIPE
 
 pytestmark = pytest.mark.local
@@ -250,3 +253,20 @@ def test_a_service_is_not_forgotten_before_its_stop_has_ended(sparkops: Here) ->
 
     assert ran.code == 2
     assert not sparkops.peer.requests("intend")
+
+
+def test_a_gateway_is_rebuilt_with_a_service_that_was_stopped(tmp_path: Path) -> None:
+    served = serving().journal.active
+    stopped = Journal("chat", "here", revision=5, previous=served)
+    copies = {"leader": "here", "journals": [], "copies": [wire.plain(Journal, stopped)], "heard_ago_s": None}
+    answers = {'"restart sparkops-guard"': ""}
+    with install(tmp_path, service=Service("chat", 8000), answers=answers) as sparkops:
+        (sparkops.peer.directory / "copies").write_text(json.dumps({**copies, "problems": []}))
+
+        ran = sparkops("gateway", "rebuild", "here", "--json")
+
+        journal = sparkops.peer.journal("chat")
+    assert ran.code == 0, ran.err
+    assert [(service["name"], service["problem"]) for service in ran.json["services"]] == [("chat", None)]
+    assert journal is not None
+    assert (journal.term, journal.active, journal.previous) == (2, None, served)

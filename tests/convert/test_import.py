@@ -132,8 +132,9 @@ def test_a_file_that_is_not_a_recipe_is_refused(tmp_path: Path, text: str, probl
     assert problem in str(refused.value)
 
 
-def test_a_recipe_of_sparkops_is_not_converted_once_more() -> None:
-    file = (shipped.PACKAGE.parent / "recipes") / "tiny-qwen3-cpu.yaml"
+@pytest.mark.parametrize("name", ["tiny-qwen3-cpu", "qwen3.5-122b/122b-autoround-mtp1"], ids=["whole", "extends"])
+def test_a_recipe_of_sparkops_is_not_converted_once_more(name: str) -> None:
+    file = shipped.PACKAGE.parent / f"recipes/{name}.yaml"
 
     ran = CliRunner().invoke(app, ["import", str(file)])
 

@@ -16,8 +16,13 @@ from typing import Any
 
 import pytest
 
+from sparkops.agents.gateway_agent import GatewaySpec
+from sparkops.config.inventory import Gateway
+from sparkops.errors import PlanRefused
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
+from sparkops.gateway.files import Secrets, load_templates
+from sparkops.gateway.image import Service
 from sparkops.guard.completion import COMPLETIONS, FAILURES, Completion, CompletionEnd
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
@@ -28,9 +33,10 @@ from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.model import Answer, Deployment, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe
 from tests.executors import AtOnce
-from tests.gateway.here import WITHIN_S, HereNode, Program, configured
+from tests.gateway.here import WITHIN_S, HereNode, Program, configured, moved
 from tests.http_server import Answer as HttpAnswer
 from tests.http_server import Asked, answering
+from tests.ports import free_port
 
 pytestmark = pytest.mark.local
 BLUE, GREEN = Slot
@@ -323,3 +329,23 @@ def test_a_cut_ends_requests_that_no_server_has_and_counts_what_has_ended(tmp_pa
         end.set()
 
     assert (printed, left, lines) == ("3", 0, [])
+
+
+def test_a_forgotten_service_leaves_its_names_and_its_port_to_another_one(tmp_path: Path) -> None:
+    with gateway(tmp_path, free_port()) as here:
+        embed = Service("embed", here.port, ("chat",))
+        order: Any = None
+        spec = GatewaySpec(order, (embed,), Gateway(node="n"), Secrets(), load_templates())
+        here.node.run(commands.switch_down("chat"))
+        with pytest.raises(PlanRefused, match="belongs to chat already"):
+            spec.contents(here.facts)
+
+        with here.container() as container:
+            GatewayFront("chat", container).forget()
+        wanted = spec.contents(here.facts)
+        text = moved(wanted.files["services/embed.cfg"] or "", here.program.state, here.program.run)
+        here.node.run(commands.configure({"services/embed.cfg": text}))
+
+        services = here.facts.services
+    assert wanted.services == {"embed": embed}
+    assert {name: (known.port, known.aliases) for name, known in services.items()} == {"embed": (embed.port, ("chat",))}

@@ -103,12 +103,20 @@ def test_the_end_of_a_stop_has_no_seconds_of_an_earlier_swap(tmp_path: Path) -> 
     assert stopped["seconds"] == {}
 
 
-def test_a_leader_reports_when_the_old_release_stops_that_is_kept_warm(tmp_path: Path) -> None:
+def keeping_warm() -> tuple[Journal, Journal]:
+    """A journal whose old release is kept warm for 600 s, and the one before."""
     limits = Limits(keep_old_s=600.0)
     old, new = (replace(RELEASE, release=name, limits=limits) for name in ("q-1", "q-2"))
-    journal = Journal("chat", "n1", active=old).begun("i", Mode.BESIDE, replace(new, slot=Slot.GREEN), automatic=True)
+    drained = journal = Journal("chat", "n1", active=old).begun(
+        "i", Mode.BESIDE, replace(new, slot=Slot.GREEN), automatic=True
+    )
     while journal.swap and journal.swap.phase is not Phase.RETIRE:
         drained, journal = journal, journal.advanced()
+    return journal, drained
+
+
+def test_a_leader_reports_when_the_old_release_stops_that_is_kept_warm(tmp_path: Path) -> None:
+    journal, drained = keeping_warm()
     front = GatewayFront("chat", GatewayContainer(RecordingNode("n1")))
     leads = [Lead(item, State(tmp_path), front, dict, frozenset, print) for item in (drained, journal, journal)]
     leads[1].fleet, leads[2].fleet = FleetState(sampled_s=200.0), FleetState(sampled_s=600.0)
@@ -119,6 +127,17 @@ def test_a_leader_reports_when_the_old_release_stops_that_is_kept_warm(tmp_path:
     assert (before, late) == (None, None)
     assert warm_until is not None
     assert earliest_s <= warm_until <= time.time() + 400.0
+
+
+def test_the_state_that_a_client_reads_has_the_end_of_the_warm_release(leadership: Leadership) -> None:
+    journal, _ = keeping_warm()
+    leadership.leads["chat"].lead(journal, leadership.leads["chat"].front)
+
+    state = service_state.read("chat", "n1", OperatorRequests(leadership).shown("chat"))
+
+    assert state.journal.warm
+    assert state.warm_until is not None
+    assert abs(state.warm_until - time.time() - 600.0) < PATIENCE_S
 
 
 def until(true: Callable[[], Any]) -> None:
