@@ -115,9 +115,15 @@ class Service:
     def begin(self, name: str = "first", node: str = "node-2") -> None:
         """Let one release of that name serve on that node, any where one is empty, and nothing else run anywhere."""
         if not self._serves_alone(name, node):
-            self.sweep()
-            first = self.deploy("--node", node or "node-2", name=name or "first")
-            assert (first.code, first.json["mode"]) == (0, "first"), first.err
+            self.anew("--node", node or "node-2", name=name or "first")
+
+    def anew(self, *argv: str, name: str = "", **changes: str) -> Container:
+        """Forget the service, deploy one release of it, and return its engine, the only one that runs."""
+        self.sweep()
+        first = self.deploy(*argv, name=name, **changes)
+        assert (first.code, first.json["mode"]) == (0, "first"), first.err
+        (engine,) = self.running()
+        return engine
 
     def _serves_alone(self, name: str, node: str) -> bool:
         try:

@@ -46,9 +46,7 @@ def llama(front: Cli, nodes: RealFleet, model: str) -> Iterator[Cli]:
 def tiny(llama: Cli, nodes: RealFleet) -> Iterator[Service]:
     """The tiny model on vLLM behind the gateway."""
     service = Service(llama, nodes, str(RECIPE), "tiny", 8000, SETTINGS)
-    service.sweep()
-    first = service.deploy("--node", "node-2")
-    assert (first.code, first.json["mode"]) == (0, "first"), first.err
+    service.anew("--node", "node-2")
     yield service
     service.sweep()
 

@@ -34,10 +34,7 @@ def full(node: FleetNode) -> Iterator[None]:
 
 
 def test_an_engine_that_serves_is_named_and_keeps_serving(stand_in: Service, nodes: RealFleet) -> None:
-    stand_in.sweep()
-    first = stand_in.deploy("--node", GATEWAY, name="warned")
-    assert first.code == 0, first.err
-    (engine,) = stand_in.running()
+    engine = stand_in.anew("--node", GATEWAY, name="warned")
     node = nodes.node(engine.node)
 
     with stand_in.load() as load:
@@ -60,10 +57,7 @@ def test_an_engine_that_serves_is_named_and_keeps_serving(stand_in: Service, nod
 def test_an_engine_whose_recipe_says_so_ends_and_starts_again_once_there_is_memory(
     stand_in: Service, nodes: RealFleet
 ) -> None:
-    stand_in.sweep()
-    first = stand_in.deploy("--node", GATEWAY, name="yields", memory__at_floor="kill")
-    assert first.code == 0, first.err
-    (engine,) = stand_in.running()
+    engine = stand_in.anew("--node", GATEWAY, name="yields", memory__at_floor="kill")
     node = nodes.node(engine.node)
 
     with full(node):
@@ -82,10 +76,7 @@ def test_a_guard_that_is_killed_beside_it_does_not_take_it_for_one_that_loads(
     stand_in: Service, nodes: RealFleet
 ) -> None:
     """For the next guard the engine is unknown until it answers."""
-    stand_in.sweep()
-    first = stand_in.deploy("--node", GATEWAY, name="survives")
-    assert first.code == 0, first.err
-    (engine,) = stand_in.running()
+    engine = stand_in.anew("--node", GATEWAY, name="survives")
     node = nodes.node(engine.node)
 
     with stand_in.load() as load:

@@ -20,9 +20,7 @@ STEADY = {"TOK_S": "60", "TTFT_S": "0.005"}
 @pytest.fixture
 def lent(stand_in: Service) -> Iterator[Service]:
     """The stand-in on node-2, whose guard has seen how fast it is, and both nodes open afterwards."""
-    stand_in.sweep()
-    first = stand_in.deploy("--node", "node-2", name=unused(), **STEADY)
-    assert first.code == 0, first.err
+    stand_in.anew("--node", "node-2", name=unused(), **STEADY)
     yield stand_in
     for node in ("node-1", "node-2"):
         stand_in.cli("node", "return", node, "--force")

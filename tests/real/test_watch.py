@@ -22,10 +22,7 @@ def findings(service: Service) -> list[Any]:
 
 @pytest.mark.matrix
 def test_a_wedged_engine_is_named_with_its_evidence_and_restarted(stand_in: Service, nodes: RealFleet) -> None:
-    stand_in.sweep()
-    first = stand_in.deploy("--node", GATEWAY, name="watched", **QUICK)
-    assert first.code == 0, first.err
-    (engine,) = stand_in.running()
+    engine = stand_in.anew("--node", GATEWAY, name="watched", **QUICK)
     node = nodes.node(engine.node)
 
     with stand_in.load(rate=0, streams=1, stream_tokens=4000, timeout_s=900) as load:
@@ -50,10 +47,8 @@ def test_a_wedged_engine_is_named_with_its_evidence_and_restarted(stand_in: Serv
 
 @pytest.mark.matrix
 def test_a_release_that_turns_to_garbage_gives_the_traffic_back_to_the_warm_one(stand_in: Service) -> None:
-    stand_in.sweep()
     kept = {**QUICK, "swap__keep_old_s": "1800"}
-    assert stand_in.deploy("--node", GATEWAY, name="sane", **kept).code == 0
-    (sane,) = stand_in.running()
+    sane = stand_in.anew("--node", GATEWAY, name="sane", **kept)
 
     with stand_in.load(rate=1, streams=0) as load:
         turns = stand_in.deploy(name="turns", ANSWERS="bangs", ANSWERS_AFTER_S="60", **kept)
