@@ -28,12 +28,16 @@ def test_status_asks_each_guard_once_and_runs_nothing_on_the_nodes(service: Serv
 
 
 def test_a_guard_that_the_leader_does_not_reach_is_named_until_the_link_is_back(service: Service) -> None:
-    """The leader is node-1, the gateway's node. Of node-2 only the port of its guard is closed, silently."""
+    """The leader is node-1, the gateway's node. Of node-2 only the port of its guard is closed, silently.
+
+    Services that others have stopped wait for it, too: each has a row.
+    """
     node = service.nodes.node("node-2")
 
     def named(verb: str = "status") -> list[Any]:
-        rows = service.cli(verb, "--json").json["drift" if verb == "status" else "findings"]
-        return [row for row in rows if row["code"] == "GUARD_NOT_REACHED"]
+        key, text = ("drift", "detail") if verb == "status" else ("findings", "problem")
+        rows = [row for row in service.cli(verb, "--json").json[key] if row["code"] == "GUARD_NOT_REACHED"]
+        return [row for row in rows if row[text].startswith(f"{service.name}: ")]
 
     assert named() == []
     node.exec("iptables", "-t", "mangle", "-A", "PREROUTING", "-p", "tcp", f"--dport={PEER_PORT}", "-j", "DROP")
