@@ -8,7 +8,7 @@ from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEng
 from sparkops.swap.model import Phase
 from sparkops.swap.orders import load_ahead
 from tests.simulation import laws
-from tests.simulation.guards import acts, reconciled, stopped
+from tests.simulation.guards import acts, created, lost, reconciled, started, stopped
 from tests.simulation.messages import deliver
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader, one_machine
@@ -72,6 +72,7 @@ def _node(world: World, machine: Machine) -> Iterator[Transition]:
         yield f"a lease on {machine.name}", world.with_machine(one_machine(replace(machine, leased=True)))
     if not (machine.cordoned or (machine.journal and load_ahead(machine.journal, machine.name))):
         yield f"a cordon on {machine.name}", world.with_machine(one_machine(replace(machine, cordoned=True)))
+    yield from _docker(world, machine)
     if machine.late is not None and machine.late != machine.order:
         yield f"a late order to {machine.name}", deliver(world, machine, machine.late)
 
@@ -87,13 +88,37 @@ def _device(world: World, machine: Machine) -> Iterator[Transition]:
         yield f"Docker on {machine.name} refuses to start", world.with_machine(refusing)
 
 
+def _docker(world: World, machine: Machine) -> Iterator[Transition]:
+    """Docker replies to nothing for a while. What it was asked for last may have happened, and its guard knows not."""
+    if machine.mute:
+        return
+    hangs = f"Docker on {machine.name} hangs"
+    yield hangs, world.with_machine(_muted(machine))
+    match effect := reconciled(machine):
+        case StartEngine(container=container):
+            happened = lost(started(machine, container), container)
+            yield f"{hangs}: {effect}", laws.following(world, machine, effect).with_machine(_muted(happened))
+        case CreateEngine(rank=rank):
+            for after in (machine, created(machine, rank)):
+                failed = replace(after, problems=(*machine.problems, (rank.container, "no reply")))
+                label = f"{hangs}: {effect}, which {'fails' if after is machine else 'happens'}"
+                yield label, world.with_machine(_muted(failed))
+        case _:
+            pass
+
+
+@by_identity
+def _muted(machine: Machine) -> Machine:
+    return one_machine(replace(machine, mute=True))
+
+
 @by_identity
 def grants(machine: Machine) -> bool:
     """Whether the guard grants a lease: nothing loads, and nothing is about to load."""
     journal = machine.journal
     loads = machine.pending or any(engine.health is Health.LOADING for engine in machine.engines)
     begins = isinstance(reconciled(machine), MarkStart | MarkRestart)
-    return not (loads or begins or (journal and load_ahead(journal, machine.name)))
+    return not (machine.mute or loads or begins or (journal and load_ahead(journal, machine.name)))
 
 
 def ended(world: World) -> Iterator[Transition]:
@@ -117,6 +142,8 @@ def _freed(machine: Machine) -> Iterator[tuple[str, Machine]]:
         yield f"the disk of {machine.name} is freed", one_machine(replace(machine, full=False))
     if machine.refusing:
         yield f"Docker on {machine.name} starts again", one_machine(replace(machine, refusing=False))
+    if machine.mute:
+        yield f"Docker on {machine.name} replies again", one_machine(replace(machine, mute=False))
     if machine.leased:
         yield f"the lease on {machine.name} ends", one_machine(replace(machine, leased=False))
     if machine.cordoned:
@@ -168,7 +195,7 @@ def _gone(machine: Machine) -> Machine:
 def _later(machine: Machine) -> Machine:
     """Its next boot. What was noted in the last one belongs to an earlier boot, however many there were."""
     record = replace(machine.record, boot=EARLIER)
-    return one_machine(replace(machine, record=record, halted=frozenset(), lost=False))
+    return one_machine(replace(machine, record=record, halted=frozenset(), mute=False, lost=False))
 
 
 def _guard(world: World, machine: Machine) -> World:

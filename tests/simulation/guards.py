@@ -26,8 +26,10 @@ def acts(world: World) -> tuple[Machine | None, FollowerEffect | None]:
 @by_identity
 def reconciled(machine: Machine) -> FollowerEffect | None:
     effect = reconcile(machine.order, local(machine))
-    busy = machine.stopping and not isinstance(effect, act.KeepCopy | act.ArmBoot)
-    return None if busy else effect
+    if isinstance(effect, act.KeepCopy | act.ArmBoot):
+        return effect
+    lost = machine.mute and isinstance(effect, act.StartEngine)  # begun before: no reply comes
+    return None if machine.stopping or (machine.mute and not lost) else effect
 
 
 def guarding(world: World) -> Iterator[Transition]:
@@ -59,9 +61,11 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
                 halted=machine.halted - {container},
             )
         case act.CreateEngine(rank=rank):
-            return _created(machine, rank)
+            return created(machine, rank)
         case act.StartEngine(container=container):
-            return _refused(machine, container) if machine.refusing else _started(machine, container)
+            if machine.mute:
+                return lost(machine, container)
+            return _refused(machine, container) if machine.refusing else started(machine, container)
         case act.StopEngine(container=container):
             stopping = replace(machine, halted=machine.halted | {container}, stopping=container)
             return stopping.holding(replace(machine.existing(container), ending=True))
@@ -71,7 +75,7 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
             return machine
 
 
-def _created(machine: Machine, rank: RankSpec) -> Machine:
+def created(machine: Machine, rank: RankSpec) -> Machine:
     if machine.full:
         return replace(machine, problems=(*machine.problems, (rank.container, "no space left on device")))
     release, slot, turns = rank.spec.split(" ")
@@ -83,6 +87,11 @@ def _refused(machine: Machine, container: str) -> Machine:
     return replace(machine, record=record, pending="", restarting=False, refused=machine.refused | {container})
 
 
+def lost(machine: Machine, container: str) -> Machine:
+    """A start that Docker did not reply to: for the guard it counts as one, and has not happened yet."""
+    return replace(machine, pending="", restarting=False, refused=machine.refused | {container})
+
+
 def stopped(machine: Machine, container: str) -> Machine:
     """The end of an engine, and of the `docker stop` that waits for it."""
     engine = replace(machine.existing(container), health=Health.STOPPED, ending=False)
@@ -92,18 +101,18 @@ def stopped(machine: Machine, container: str) -> Machine:
     return one_machine(replace(machine.holding(engine), found=found, **changes))
 
 
-def _started(machine: Machine, container: str) -> Machine:
+def started(machine: Machine, container: str) -> Machine:
     key, engine = machine.record.key(container), machine.existing(container)
     broken = engine.broken and engine.turns is not Health.GOOD
-    started = replace(engine, health=Health.LOADING, key=key, by_hand=False, broken=broken)
+    running = replace(engine, health=Health.LOADING, key=key, by_hand=False, broken=broken)
     proofs = tuple(item for item in machine.proofs if item[0] != container)
-    return replace(machine.holding(started), pending="", restarting=False, proofs=proofs)
+    return replace(machine.holding(running), pending="", restarting=False, proofs=proofs)
 
 
 def asking(world: World) -> Iterator[Transition]:
     """A guard that has just begun asks the engines beside it for their health."""
     for machine in world.machines:
-        if machine.unasked and not machine.lost:
+        if machine.unasked and not (machine.lost or machine.mute):
             yield f"the guard on {machine.name} asks its engines", world.with_machine(_asked(machine))
 
 
@@ -121,7 +130,7 @@ def _proven(machine: Machine, container: str, key: str) -> Machine:
 def watching(world: World) -> Iterator[Transition]:
     """The watch finds what has become of a promoted engine, and that it answers again."""
     for machine in world.machines:
-        for engine in () if machine.lost else machine.engines:
+        for engine in () if machine.lost or machine.mute else machine.engines:
             known = (engine.container, _found(world, machine, engine))
             others = tuple(item for item in machine.found if item[0] != engine.container)
             found = tuple(sorted((*others, known))) if known[1] else others

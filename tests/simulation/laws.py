@@ -141,7 +141,7 @@ def following(world: World, machine: Machine, effect: FollowerEffect) -> World:
     """What a guard may not do."""
     wrongs = _unkept(machine, effect)
     match effect:
-        case act.StartEngine(container=container) if not machine.refusing:
+        case act.StartEngine(container=container) if not (machine.refusing or machine.mute):
             wrongs += (*_starting(world, machine, container), *_starting_beside(world, machine, container))
             key = (container, machine.record.key(container))
             if machine.record.restarts == 0 and key in world.starts:
@@ -215,7 +215,10 @@ def _starting(world: World, machine: Machine, container: str) -> list[str]:
     key = machine.record.key(container)
     if any(other.running and other.key != key for other in ranks):
         wrongs.append(f"15: {container} starts beside ranks of another start")
-    if container.endswith("-r0") and any((other.container, key) not in world.starts for other in ranks):
+    marked = {item.pending for item in world.machines}  # such a start happens whatever the order
+    if container.endswith("-r0") and any(
+        (other.container, key) not in world.starts and other.container not in marked for other in ranks
+    ):
         wrongs.append(f"12: {container} starts before its workers")
     return wrongs
 
@@ -250,7 +253,7 @@ def low(world: World, machine: Machine) -> World:
 def relieving(world: World, machine: Machine, container: str) -> World:
     """A promoted engine that serves is not killed for memory."""
     armed, engine = machine.record.armed, machine.existing(container)
-    serves = engine.health is not Health.LOADING and _has_traffic(world, machine, engine)
+    serves = engine.health in (Health.GOOD, Health.WRONG) and _has_traffic(world, machine, engine)
     if armed and armed.container == container and serves:
         return broken(world, f"5: {container} is promoted, has the traffic, and is killed for memory")
     return world
@@ -319,7 +322,8 @@ def live(world: World, *, intervened: bool) -> list[str]:
     """What must hold at the end of a run with one fault, whose cause is gone: a release serves, without an operator.
 
     `intervened`: whether a second operator took part, who may have stopped the service. What a fault took for good is
-    excepted: a node, or the engine of the only release that could serve.
+    excepted: a node, or the engine of the only release that could serve. A first deploy has no former release to keep:
+    it may end at once with the reason, which its owner waits for.
     """
     journal, leader = world.leader.journal, world.leader
     serving = traffic(journal)
@@ -347,7 +351,7 @@ def _at_rest(world: World) -> list[str]:
     active = world.leader.journal.active
     wrongs = ["4: requests wait and nothing starts"] if world.gateway.held else []
     for machine in world.machines:
-        if machine.lost or machine.name in world.cut:
+        if machine.lost or machine.mute or machine.name in world.cut:
             continue
         armed = machine.record.armed
         expected = {rank.container for rank in active.on(machine.name)} if active else set()

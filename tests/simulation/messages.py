@@ -84,12 +84,17 @@ def reporting(world: World) -> Iterator[Transition]:
     after = world
     for leader in world.leading:
         name, journal = leader.journal.leader, leader.journal
-        new = [reported(world.machine(node)) for node in (name, *journal.peers) if world.reaches(name, node)]
+        new = [reported(world.machine(node)) for node in (name, *journal.peers) if _replies(world, name, node)]
         if all(report in leader.reports for report in new):
             continue
         after = after.with_leader(_informed(leader, *new))
     if after is not world:
         yield "reports", after
+
+
+def _replies(world: World, leader: str, node: str) -> bool:
+    """Whether a guard's reports reach a leader: it has none while Docker does not reply to it."""
+    return world.reaches(leader, node) and not world.machine(node).mute
 
 
 @by_identity
@@ -108,6 +113,6 @@ def silence(world: World) -> Iterator[Transition]:
     """A guard that does not report is unknown after a while."""
     for leader in world.leading:
         for report in leader.reports:
-            if not world.reaches(leader.journal.leader, report.node):
+            if not _replies(world, leader.journal.leader, report.node):
                 rest = tuple(other for other in leader.reports if other != report)
                 yield f"{report.node} is silent", world.with_leader(replace(leader, reports=rest))

@@ -52,8 +52,8 @@ def _order(order: Order | None) -> tuple[int, str]:
 def _machine_key(machine: Machine) -> Hashable:
     record = machine.record
     return (
-        "machine", machine.name, machine.lost, machine.full, machine.refusing, machine.leased, machine.cordoned,
-        machine.joined,
+        "machine", machine.name, machine.lost, machine.full, machine.refusing, machine.mute, machine.leased,
+        machine.cordoned, machine.joined,
         machine.engines, machine.halted, machine.pending, machine.restarting, machine.stopping, machine.refused,
         machine.unasked, machine.found, machine.proofs, machine.problems, _order(machine.order), _order(machine.late),
         record.term, _journal(record.copy), record.armed, record.alone, record.started, record.earlier, record.down,

@@ -15,6 +15,7 @@ from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import HOUR_S, PAUSES_S, RESTARTS, Journal, present
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase
+from tests.simulation.faults import faults
 from tests.simulation.scenarios import AGAIN, MODES, deploying, deployment, gateway_view, serving
 from tests.simulation.story import Story
 from tests.simulation.views import Health
@@ -121,6 +122,38 @@ def test_a_start_that_docker_refused_is_none_and_is_retried() -> None:
     story.settle()
 
     assert (story.running, story.world.machine("n2").record.restarts) == (["b-r0"], 1)
+
+
+def test_a_node_whose_docker_hangs_is_unknown_and_a_swap_waits_for_it() -> None:
+    story = Story.of("in-place").until(Phase.FREE).fault("Docker on n2 hangs")
+    while any(report.node == "n2" for report in story.world.leader.reports):
+        assert story.running == ["a-r0"]
+        assert story.step()
+
+    story.settle()
+
+    assert (story.running, [outcome.result for outcome in story.journal.outcomes][-1]) == (["b-r0"], "done")
+
+
+def test_a_start_that_happened_without_a_reply_has_failed_and_is_stopped_for_the_old_release() -> None:
+    story = Story.of("in-place").until(Phase.START)
+    while story.world.machine("n2").pending != "b-r0":
+        assert story.step()
+
+    story.fault("Docker on n2 hangs: docker start b-r0").settle()
+
+    assert (story.running, story.journal.outcomes[-1].why) == (["a-r0"], "n2: refused")
+
+
+@pytest.mark.parametrize(("created", "serves", "why"), [("happens", "b-r0", ""), ("fails", "a-r0", "n2: no reply")])
+def test_a_creation_without_a_reply_is_what_docker_shows_later(created: str, serves: str, why: str) -> None:
+    story = Story.of("in-place")
+    while not any(label.startswith("Docker on n2 hangs: docker create") for label, _ in faults(story.world)):
+        assert story.step()
+
+    story.fault(f"Docker on n2 hangs: docker create --name=b-r0, which {created}").settle()
+
+    assert (story.running, story.journal.outcomes[-1].why) == ([serves], why)
 
 
 def test_a_return_waits_for_a_device_that_is_missing() -> None:

@@ -60,6 +60,8 @@ class Machine:
     """Whether its disk is full: journals are overwritten in place, a container cannot be created."""
     refusing: bool = False
     """Whether Docker refuses every start: a device is missing."""
+    mute: bool = False
+    """Whether Docker replies to nothing: its guard keeps journals, and neither reports nor changes a container."""
     leased: bool = False
     """Whether a build or the like has a lease, during which no engine starts."""
     cordoned: bool = False
@@ -137,7 +139,7 @@ class Machine:
             proofs={container: (key, answer) for container, key, answer in self.proofs},
             problems=dict(self.problems),
             refused=dict.fromkeys(self.refused, "refused"),
-            paused=self.refused if self.refusing else frozenset(),
+            paused=self.refused if self.refusing or self.mute else frozenset(),
             dead={container: what for container, what in self.found if what == DEAD},
             garbled={container: what for container, what in self.found if what == GARBLED},
         )
