@@ -11,7 +11,7 @@ from typing import Any
 from sparkops.command import unquote
 from sparkops.convert.flag_types import Words
 
-SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 SLOT_OR_BRACE = re.compile(r"\{\{|\}\}|" + SLOT.pattern)
 QUOTED = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*")""", re.DOTALL)
 """A quoted text of a shell."""

@@ -64,13 +64,14 @@ def tree(recipe: Path) -> list[Path]:
 def find(recipe: Path, named: str, folder: Path | None) -> Path | None:
     """Return the directory of a mod: in the tree of the recipe, or in `folder`; None if there is none.
 
-    `folder` is another checkout, or its directory mods.
+    `folder` is another checkout, or its directory mods. sparkrun leaves `mods/` out, and may put @REGISTRY before.
     """
     named = named.rstrip("/")
     if not named or named.startswith("/") or ".." in Path(named).parts:
         return None
-    bases = [*tree(recipe), *([folder, folder / "mods"] if folder else [])]
-    candidates = (base / place for base in bases for place in (named, basename(named)))
+    bases = [*tree(recipe), *([folder] if folder else [])]
+    places = (named, basename(named), f"mods/{basename(named)}")
+    candidates = (base / place for base in bases for place in places)
     return next((candidate for candidate in candidates if (candidate / "run.sh").is_file()), None)
 
 

@@ -53,6 +53,14 @@ def test_a_copied_chat_template_and_a_diff_become_mods(checkout: Path) -> None:
     assert [part.key for part in conversion.omissions] == ["container"]
 
 
+@pytest.mark.parametrize("named", ["words, diff", "'@theirs/words', '@theirs/diff'", "'@theirs/mods/words', diff"])
+def test_a_mod_is_found_as_sparkrun_names_it(checkout: Path, named: str) -> None:
+    file = checkout / "recipes/4x/a.yaml"
+    file.write_text(RECIPE.replace("mods/words, mods/diff", named))
+
+    assert convert(file).data["image"]["mods"] == ["words.jinja", "diff-fix.patch"]
+
+
 def test_a_mod_whose_script_is_too_large_is_the_error(checkout: Path) -> None:
     script = checkout / "mods/words/run.sh"
     script.write_bytes(bytes(files.MOST + 1))

@@ -64,6 +64,14 @@ def test_each_omission_has_its_line() -> None:
     }
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_key_of_the_defaults_may_have_dashes(tmp_path: Path, version: int) -> None:
+    recipe = f"recipe_version: {version}\nmodel: a/b\ndefaults: {{max-num-seqs: 16}}\n"
+    conversion = of(tmp_path, f"{recipe}command: vllm serve a/b --max-num-seqs {{max-num-seqs}}\n")
+
+    assert conversion.data["serve"]["args"] == {"max-num-seqs": 16}
+
+
 def test_version_2_without_a_command_takes_its_defaults() -> None:
     conversion = convert(EXAMPLES / "two.yaml")
 
