@@ -13,7 +13,7 @@ from sparkops.swap.orders import Want, traffic
 from tests.simulation.journal_laws import writing
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.views import Health
-from tests.simulation.world import CAPACITY, Engine, Leader, Machine, World, site_of
+from tests.simulation.world import CAPACITY, CORDON, Engine, Leader, Machine, World, site_of
 
 
 def broken(world: World, *wrongs: str) -> World:
@@ -101,8 +101,9 @@ def _ending(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     running = {(machine.name, engine.container) for machine, engine in alive}
     if before.phase is Phase.PREPARE and _places(before.target) - exists:
         yield "12: the old release loses its traffic before every container of the new one exists"
+    reported = {report.node for report in leader.reports if report.lease == CORDON}
     for place in _places(before.target) - running if before.phase is Phase.PREPARE else ():
-        if world.machine(place[0]).cordoned:
+        if place[0] in reported and world.machine(place[0]).cordoned:
             yield f"20: {before.target.release} may start on {place[0]}, which is cordoned"
     if before.phase is Phase.FREE and before.source and _places(before.source) & running - _restarted(world, leader):
         yield "12: the old release runs, and the new one may start"

@@ -26,6 +26,8 @@ CAPACITY = 2.0  # tokens of memory of a node
 LONG = 1e9
 BOOT, EARLIER = "this boot", "an earlier boot"
 DEAD, GARBLED = "dead", "garbled"
+WORK, CORDON = "work", "cordon"
+"""What a report calls a lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ def local(machine: Machine) -> Local:
 
 @by_identity
 def reported(machine: Machine) -> Report:
-    work = "work" if machine.leased else "cordon" if machine.cordoned else ""
+    work = WORK if machine.leased else CORDON if machine.cordoned else ""
     return shared(report_of(machine.name, machine.order, local(machine), work))
 
 
