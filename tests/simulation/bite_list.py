@@ -146,6 +146,16 @@ EQUIVALENT: Mapping[str, str] = {
     "leader._serve: `if answer is Answer.YES and (not gat` before `if answer is Answer.NO: return _repa`": (
         EXCLUSIVE
     ),
+    "leader.step: without `effect is None`": "where nothing has been tried, its clock is at 0",
+    "leader._repair: always `fleet.gateway`": "a release is repaired only where the gateway was read",
+    "phases._bake: without `not swap.reverting`": "a return has no bake",
+    "phases._drain: without `fleet.gateway is not None`": "a restart drains after a switch, which needs the gateway",
+    "intents._forget: `if journal.deployments: return Refus` before `if journal.forgotten: return Nothing`": (
+        "a deploy ends that a service is forgotten"
+    ),
+    "intents._forget: `if journal.stopped: ranks = ', '.joi` before `if journal.forgotten: return Nothing`": (
+        "a service is forgotten once everything of it has stopped"
+    ),
     "phases.proven: without `proof`": (
         "the answer is unknown before, where a proof is missing"
     ),

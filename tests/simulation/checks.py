@@ -9,6 +9,7 @@ from itertools import product
 from types import ModuleType
 
 from tests.simulation import (
+    test_decisions,
     test_direct,
     test_guard_rules,
     test_intents,
@@ -24,10 +25,11 @@ from tests.simulation import (
 from tests.simulation.levels import LEVELS
 from tests.simulation.scenarios import MODES
 from tests.simulation.walks import walk
+from tests.swap import test_ended_ranks
 
 SCENARIOS = (
     test_reproductions, test_rules, test_plan, test_direct, test_intents, test_journals, test_guard_rules,
-    test_unread_gateway, test_reports, test_waiting, test_recovery,
+    test_unread_gateway, test_reports, test_waiting, test_recovery, test_decisions, test_ended_ranks,
 )  # fmt: skip
 SEEDS = 100
 MOST_STATES = 60_000

@@ -1,0 +1,464 @@
+"""Single decisions that a run rarely reaches, or only words or a bound show: each from the values that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparkops.names import Slot
+from sparkops.swap.effects import ArmBoot, CutRequests, MarkStop, SwitchTraffic, WriteJournal
+from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report, why_deposed
+from sparkops.swap.follower import Local, Record, reconcile, report
+from sparkops.swap.intents import Deploy, Forget, Refused, accept
+from sparkops.swap.journal import OUTCOMES, PAUSES_S, Journal, Swap, present
+from sparkops.swap.leader import needs_operator, step
+from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
+from sparkops.swap.orders import Armed, RankOrder, Want, hold, load_ahead, order
+from sparkops.swap.phases import RULES
+from sparkops.swap.rebuild import given_up
+from tests.simulation.scenarios import deployment
+from tests.simulation.world import LONG
+
+OLD, NEW = deployment("a", Slot.BLUE, "n2"), deployment("b", Slot.GREEN, "n2")
+BESIDE = deployment("b", Slot.GREEN, "n3")
+PAIR = deployment("a", Slot.BLUE, "n2", "n3")
+SERVES = Journal("chat", "n1", ("n2", "n3"), revision=7, active=OLD)
+UP, LOADS, DOWN, ABSENT = EngineState.HEALTHY, EngineState.LOADING, EngineState.STOPPED, EngineState.ABSENT
+
+
+def swap(mode: Mode, phase: Phase, target: Deployment = NEW, first: Deployment | None = OLD) -> Journal:
+    """The journal of a swap in a phase."""
+    journal = replace(SERVES, active=first).begun("i", mode, target, automatic=True)
+    while present(journal.swap).phase is not phase:
+        journal = journal.advanced()
+    return journal
+
+
+def restart(phase: Phase, first: Deployment = OLD) -> Journal:
+    """The journal of a restart by the leader."""
+    journal = replace(SERVES, active=first).restarted("dead")
+    while present(journal.swap).phase is not phase:
+        journal = journal.advanced()
+    return journal
+
+
+def key(journal: Journal) -> str:
+    return present(journal.swap).key
+
+
+def view(active: Slot | None = Slot.BLUE, blue: Answer = Answer.YES, green: Answer = Answer.YES) -> GatewayView:
+    """The gateway with release a in slot blue and b in green, without open requests."""
+    answers = {Slot.BLUE: blue, Slot.GREEN: green}
+    return GatewayView(active, {Slot.BLUE: "a", Slot.GREEN: "b"}, answers, dict.fromkeys(answers, 0))
+
+
+def waiting(journal: Journal, blue: Answer = Answer.YES) -> GatewayView:
+    """The gateway while requests wait for the release that starts."""
+    request_hold = hold(journal)
+    return replace(view(None, blue), held=request_hold.mark if request_hold else "")
+
+
+def fleet(journal: Journal, *engines: EngineReport, gateway: GatewayView | None = None, **known: object) -> FleetState:
+    """The fleet where every guard follows the journal and reports those of these engines that are on its node."""
+    places = {rank.container: rank.node for item in journal.deployments for rank in item.ranks}
+    at = journal.revision
+    reports = {
+        node: Report(node, "boot", 1, at, at, tuple(found for found in engines if places[found.container] == node))
+        for node in ("n1", "n2", "n3")
+    }
+    return FleetState(reports, gateway, frozenset({"n2", "n3"}), **known)  # type: ignore[arg-type]
+
+
+def engine(container: str, state: EngineState, **known: object) -> EngineReport:
+    return EngineReport(container, state, **known)  # type: ignore[arg-type]
+
+
+def written(journal: Journal, known: FleetState) -> Journal:
+    """The journal that the leader writes next."""
+    effect = step(journal, known)
+    assert isinstance(effect, WriteJournal), effect
+    return effect.journal
+
+
+# What a leader does
+
+
+def test_a_leader_that_lost_its_journal_says_so_although_nobody_confirms_it() -> None:
+    newer = Report("n2", "boot", 1, SERVES.revision + 1)
+
+    assert needs_operator(SERVES, FleetState({"n2": newer})) == why_deposed(SERVES)
+
+
+def test_a_dead_release_is_restarted_also_if_it_had_answered_garbage() -> None:
+    dead = engine("a-r0", UP, dead="no step for 60 s", garbled="one character")
+
+    after = written(SERVES, fleet(SERVES, dead, gateway=view(blue=Answer.NO)))
+
+    assert present(after.swap).mode is Mode.RESTART
+
+
+def test_a_release_that_answers_gets_the_traffic_whatever_the_watch_finds() -> None:
+    garbled = engine("a-r0", UP, garbled="one character")
+
+    assert step(SERVES, fleet(SERVES, garbled, gateway=view(active=None))) == SwitchTraffic(OLD)
+
+
+def test_what_was_tried_before_gives_up_nothing_that_is_due_now() -> None:
+    """A change of the gateway that failed for long is due no more: nothing, or another one, is."""
+    earlier = SwitchTraffic(NEW)
+
+    assert step(SERVES, fleet(SERVES, engine("a-r0", UP), gateway=view(), tried=earlier, tried_s=LONG)) is None
+    due = fleet(SERVES, engine("a-r0", UP), gateway=view(active=None), tried=earlier, tried_s=LONG)
+    assert step(SERVES, due) == SwitchTraffic(OLD)
+
+
+@pytest.mark.parametrize(("why", "told"), [("", "it changes nothing"), ("no space", "no space")])
+def test_a_change_of_the_gateway_that_never_works_is_told_with_its_reason(why: str, told: str) -> None:
+    tried = SwitchTraffic(OLD)
+    known = fleet(SERVES, engine("a-r0", UP), gateway=view(active=None), tried=tried, tried_s=LONG, why=why)
+
+    assert written(SERVES, known).trouble == f"{tried}: {told}"
+
+
+def test_only_the_first_phase_waits_for_a_lease() -> None:
+    waits = swap(Mode.IN_PLACE, Phase.FREE)
+    known = fleet(waits, engine("a-r0", UP), gateway=waiting(waits), waited_s=LONG)
+    leased = replace(known.reports["n2"], lease="build")
+
+    after = written(waits, replace(known, reports={**known.reports, "n2": leased}))
+
+    assert after.trouble == "no progress in phase 'stop old release'"
+
+
+def test_a_start_that_is_refused_for_ever_is_the_reason_of_a_wait() -> None:
+    waits = restart(Phase.START)
+    refused = engine("a-r0", DOWN, key=key(waits), refused=True, problem="no device")
+
+    assert written(waits, fleet(waits, refused, gateway=waiting(waits), waited_s=LONG)).trouble == "n2: no device"
+
+
+def test_a_stop_is_not_reverted_where_the_gateway_cannot_be_read() -> None:
+    stops = swap(Mode.BESIDE, Phase.LOAD).changed(stopping=True)
+
+    after = written(stops, fleet(stops, waited_s=LONG))
+
+    assert (after.trouble, after.swap) == ("the gateway cannot be read; the service is not stopped", stops.swap)
+
+
+def test_what_failed_of_a_release_is_part_of_the_reason() -> None:
+    failing = replace(view(blue=Answer.NO), failures={Slot.BLUE: "it said 5"})
+
+    after = written(SERVES, fleet(SERVES, engine("a-r0", UP), gateway=failing, waited_s=LONG))
+
+    assert after.trouble == "a does not answer correctly: it said 5"
+
+
+def test_a_restart_keeps_one_text_whatever_fails() -> None:
+    waits = restart(Phase.SWITCH)
+    failing = replace(waiting(waits, Answer.NO), failures={Slot.BLUE: "it said 5"})
+
+    after = written(waits, fleet(waits, engine("a-r0", UP), gateway=failing, rested_s=PAUSES_S[0]))
+
+    assert present(after.swap).why == "a does not answer"
+
+
+def test_a_refused_start_is_no_failure_of_a_restart() -> None:
+    waits = restart(Phase.START)
+    refused = engine("a-r0", DOWN, key=key(waits), refused=True, problem="no device")
+
+    assert step(waits, fleet(waits, refused, gateway=waiting(waits))) is None
+
+
+def test_a_container_that_cannot_be_created_has_failed() -> None:
+    begins = swap(Mode.BESIDE, Phase.PREPARE)
+    full = engine("b-r0", ABSENT, problem="no space left on device")
+
+    after = written(begins, fleet(begins, engine("a-r0", UP), full, gateway=view()))
+
+    assert (after.swap, after.outcomes[-1].why) == (None, "n2: no space left on device")
+
+
+@pytest.mark.parametrize("answers", [Answer.YES, Answer.NO])
+def test_a_rank_that_ends_after_the_switch_is_the_reason_whatever_the_gateway_says(answers: Answer) -> None:
+    bakes = swap(Mode.BESIDE, Phase.BAKE)
+    known = fleet(bakes, engine("a-r0", UP), engine("b-r0", DOWN), gateway=view(Slot.GREEN, green=answers))
+
+    assert present(written(bakes, known).swap).why == "n2: b-r0 ended"
+
+
+def test_a_problem_after_the_switch_is_the_reason_and_a_refused_start_is_none() -> None:
+    bakes = swap(Mode.BESIDE, Phase.BAKE)
+    gateway = view(Slot.GREEN)
+    taken = engine("b-r0", UP, problem="port 9102 is taken")
+
+    after = written(bakes, fleet(bakes, engine("a-r0", UP), taken, gateway=gateway))
+
+    assert present(after.swap).why == "n2: port 9102 is taken"
+    refused = replace(taken, state=DOWN, refused=True)
+    assert step(bakes, fleet(bakes, engine("a-r0", UP), refused, gateway=gateway)) is None
+
+
+# What ends a phase
+
+
+def rule(journal: Journal, known: FleetState) -> object:
+    running = present(journal.swap)
+    return RULES[running.phase](journal, running, known)
+
+
+def test_a_container_that_is_gone_is_at_rest() -> None:
+    frees = swap(Mode.IN_PLACE, Phase.FREE)
+
+    assert rule(frees, fleet(frees, engine("a-r0", ABSENT), engine("b-r0", DOWN))) is Answer.YES
+
+
+@pytest.mark.parametrize(
+    ("answers", "state", "due"),
+    [
+        (Answer.NO, UP, CutRequests(OLD)),
+        (Answer.YES, UP, Answer.LATER),
+        (Answer.YES, DOWN, CutRequests(OLD)),
+        (Answer.UNKNOWN, UP, Answer.LATER),
+    ],
+)
+def test_requests_in_a_release_that_is_dead_or_has_ended_are_cut_at_once(
+    answers: Answer, state: EngineState, due: object
+) -> None:
+    quiesces = restart(Phase.QUIESCE)
+    gateway = replace(view(None, blue=answers), open={Slot.BLUE: 2})
+
+    assert rule(quiesces, fleet(quiesces, engine("a-r0", state), gateway=gateway)) == due
+
+
+@pytest.mark.parametrize("answers", [Answer.UNKNOWN, Answer.NO])
+def test_a_bake_without_an_answer_does_not_last_as_long_as_a_bake(answers: Answer) -> None:
+    bakes = swap(Mode.BESIDE, Phase.BAKE)
+
+    assert rule(bakes, fleet(bakes, engine("b-r0", UP), gateway=view(Slot.GREEN, green=answers))) is answers
+
+
+@pytest.mark.parametrize(
+    ("states", "gateway", "ends"),
+    [
+        ((UP, LOADS), view(), Answer.YES),
+        ((UP, DOWN), view(), Answer.NO),
+        ((UP, DOWN), view(blue=Answer.UNKNOWN), Answer.NO),
+        ((UP, DOWN), view(blue=Answer.NO), Answer.YES),
+        ((UP, DOWN), None, Answer.NO),
+        ((UP, LOADS), None, Answer.YES),
+    ],
+)
+def test_a_pair_is_promoted_while_it_runs_or_once_it_must_be_restarted_as_a_whole(
+    states: tuple[EngineState, EngineState], gateway: GatewayView | None, ends: Answer
+) -> None:
+    promotes = swap(Mode.FIRST, Phase.PROMOTE, PAIR, None)
+    known = fleet(promotes, *map(engine, ("a-r0", "a-r1"), states), gateway=gateway)
+    armed = {node: replace(found, armed=f"a-r{node[1] == '3':d}") for node, found in known.reports.items()}
+
+    assert rule(promotes, replace(known, reports=armed)) is ends
+    assert rule(promotes, known) is Answer.NO, "no boot record names it"
+    stale = {node: replace(found, adopted=0) for node, found in armed.items()}
+    assert rule(promotes, replace(known, reports=stale)) is Answer.NO, "of an earlier order"
+
+
+# What a guard is told, and does
+
+
+@pytest.mark.parametrize(
+    ("phase", "want"),
+    [
+        (Phase.PREPARE, Want.CREATED),
+        (Phase.QUIESCE, Want.CREATED),
+        (Phase.FREE, Want.STOPPED),
+        (Phase.START, Want.RUNNING),
+        (Phase.SWITCH, Want.AS_IS),
+        (Phase.PROMOTE, Want.AS_IS),
+    ],
+)
+def test_what_is_wanted_of_a_new_release(phase: Phase, want: Want) -> None:
+    journal = swap(Mode.IN_PLACE, phase)
+
+    assert order(journal, "n2", "boot").ranks[0] == RankOrder(
+        next(NEW.ranks), want, key(journal) if want is Want.RUNNING else ""
+    )
+
+
+def test_nothing_is_armed_on_a_node_without_the_release_and_its_record_stays_while_the_release_returns() -> None:
+    assert order(SERVES, "n3", "boot").armed == Armed()
+    returns = swap(Mode.ACROSS, Phase.BAKE, BESIDE).reverted("wrong")
+    assert order(returns, "n3", "boot").armed is None
+
+
+def test_the_record_of_a_node_stays_while_the_release_is_on_a_node_that_nobody_knows() -> None:
+    assert order(replace(SERVES, peers=("n3",)), "n3", "boot").armed is None
+    assert order(replace(SERVES, peers=("n3",), without=frozenset({"n2"})), "n3", "boot").armed == Armed()
+
+
+def test_a_node_is_about_to_load_until_the_new_release_has_loaded() -> None:
+    def nodes(journal: Journal) -> str:
+        return "".join(node for node in ("n1", "n2", "n3") if load_ahead(journal, node))
+
+    assert nodes(SERVES) == ""
+    for phase in (Phase.PREPARE, Phase.START, Phase.VERIFY):
+        journal = swap(Mode.ACROSS, phase, BESIDE)
+        assert load_ahead(journal, "n3") == f"the swap of chat to b is in phase '{phase}'"
+        assert nodes(journal) == "n2n3", "either release may load"
+        assert nodes(journal.changed(trouble="it waits")) == ""
+    assert nodes(swap(Mode.ACROSS, Phase.SWITCH, BESIDE)) == "", "the old release still runs"
+    assert nodes(swap(Mode.IN_PLACE, Phase.BAKE)) == "n2", "the old release would load again"
+    assert nodes(swap(Mode.IN_PLACE, Phase.PROMOTE)) == ""
+    assert nodes(swap(Mode.FIRST, Phase.LOAD, first=None)) == "n2"
+
+
+def test_nothing_starts_before_what_it_replaces_is_stopped() -> None:
+    starts = swap(Mode.IN_PLACE, Phase.START)
+    engines = {"a-r0": UP, "b-r0": DOWN}
+    local = Local("boot", Record(1, starts, next(OLD.ranks)), engines, free_gib=100.0)
+
+    assert reconcile(order(starts, "n2", "boot"), local) == MarkStop("a-r0")
+
+
+def test_a_stop_of_an_earlier_boot_is_marked_again() -> None:
+    frees = swap(Mode.IN_PLACE, Phase.FREE)
+    record = Record(1, frees, next(OLD.ranks), down=frozenset({"a-r0"}), boot="earlier")
+
+    assert reconcile(order(frees, "n2", "boot"), Local("boot", record, {"a-r0": UP})) == MarkStop("a-r0")
+
+
+@pytest.mark.parametrize(("by_hand", "state", "told"), [(True, DOWN, True), (True, UP, False), (False, DOWN, False)])
+def test_an_engine_is_stopped_by_hand_if_an_operator_did_and_it_does_not_run(
+    by_hand: bool, state: EngineState, told: bool
+) -> None:
+    local = Local("boot", engines={"a-r0": state}, by_hand=frozenset({"a-r0"} if by_hand else ()))
+
+    assert report("n2", None, local).engine("a-r0").by_hand is told
+
+
+def test_another_release_has_the_whole_budget_of_restarts_and_the_same_one_the_rest() -> None:
+    old, new = (next(item.ranks) for item in (OLD, NEW))
+    record = Record(armed=old, restarts=2)
+
+    assert record.after(ArmBoot(old, alone=True), "boot").restarts == 2
+    assert record.after(ArmBoot(new, alone=True), "boot").restarts == 0
+
+
+# What a journal says
+
+
+def test_the_release_before_is_the_source_and_after_a_move_the_one_before_it() -> None:
+    earlier, moved = deployment("z", Slot.GREEN, "n3"), deployment("a", Slot.GREEN, "n3")
+
+    def before(target: Deployment, previous: Deployment | None, *, reverting: bool = False) -> Deployment | None:
+        return Swap("i", Mode.ACROSS, target, OLD, "1.2", Phase.BAKE, reverting=reverting, previous=previous).before
+
+    assert before(NEW, earlier) == OLD
+    assert before(moved, earlier) == earlier
+    assert before(moved, None) == OLD
+    assert before(moved, replace(OLD, slot=Slot.GREEN)) == OLD, "the same release is none before it"
+    assert before(NEW, earlier, reverting=True) == earlier
+
+
+def test_a_release_is_warm_in_the_last_phase_only_and_not_in_a_return() -> None:
+    assert SERVES.warm is None
+    assert swap(Mode.BESIDE, Phase.DRAIN).warm is None
+    retires = swap(Mode.BESIDE, Phase.RETIRE)
+    assert retires.warm == OLD
+    assert retires.changed(swap=replace(present(retires.swap), reverting=True)).warm is None
+
+
+@pytest.mark.parametrize(("reverting", "result"), [(True, "reverted"), (False, "done")])
+def test_a_swap_ends_as_what_it_was(reverting: bool, result: str) -> None:
+    retires = swap(Mode.BESIDE, Phase.RETIRE)
+    ends = retires.changed(swap=replace(present(retires.swap), reverting=reverting)).advanced()
+
+    assert ((found := ends.outcome("i")) and found.result, ends.swap) == (result, None)
+
+
+def test_a_drain_is_bounded_by_the_release_that_drains() -> None:
+    limits = Limits(drain_s=5, unknown_s=6)
+    slow = replace(present(swap(Mode.BESIDE, Phase.DRAIN).swap), source=replace(OLD, limits=limits))
+
+    assert slow.lasts_s == 11
+    assert replace(slow, source=None, target=replace(NEW, limits=limits)).lasts_s == 11
+
+
+def test_an_intent_has_one_outcome_and_a_container_stops_once() -> None:
+    journal = SERVES.noted("i", "accepted").noted("j", "accepted").noted("i", "done")
+    assert [(outcome.intent, outcome.result) for outcome in journal.outcomes] == [("j", "accepted"), ("i", "done")]
+    for number in range(OUTCOMES):
+        journal = journal.noted(f"k{number}", "done")
+    assert (len(journal.outcomes), journal.outcome("i")) == (OUTCOMES, None)
+
+    retires = swap(Mode.BESIDE, Phase.RETIRE)
+    twice = retires.changed(stopped=tuple(OLD.ranks)).advanced()
+    assert twice.stopped == tuple(OLD.ranks)
+
+
+def test_a_restart_goes_through_every_phase_of_a_start() -> None:
+    one = (Phase.QUIESCE, Phase.FREE, Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH)
+
+    assert present(restart(Phase.QUIESCE).swap).phases == one
+    assert present(restart(Phase.QUIESCE, PAIR).swap).phases == (*one[:2], Phase.WORKERS, *one[2:])
+
+
+# What operators are told
+
+
+def test_a_service_that_runs_is_not_forgotten_and_says_what_runs_first() -> None:
+    stops = SERVES.changed(stopped=tuple(BESIDE.ranks))
+    known = fleet(stops, gateway=view())
+
+    assert accept(stops, Forget("i", stops.revision), known) == Refused("chat is not stopped: a may run")
+
+
+@pytest.mark.parametrize(
+    ("active", "target", "why"),
+    [
+        (OLD, replace(NEW, slot=Slot.BLUE), "slot blue is that of the active release"),
+        (None, NEW, "mode in-place needs a release that serves"),
+    ],
+)
+def test_a_swap_needs_another_slot_and_a_release_that_serves(
+    active: Deployment | None, target: Deployment, why: str
+) -> None:
+    journal = replace(SERVES, active=active)
+    known = fleet(journal, gateway=view(active=None))  # the map may name no slot for a moment
+
+    assert accept(journal, Deploy("i", journal.revision, target, Mode.IN_PLACE), known) == Refused(why)
+
+
+# What the gateway and the reports say
+
+
+def test_a_slot_with_another_release_says_nothing_of_this_one() -> None:
+    gateway = replace(view(), slots={Slot.BLUE: "z"})
+
+    assert (gateway.serves(OLD), gateway.answer(OLD), gateway.requests(OLD)) == (False, Answer.UNKNOWN, None)
+    assert (view().serves(OLD), view().answer(OLD), view().requests(OLD)) == (True, Answer.YES, 0)
+
+
+def test_what_the_watch_finds_of_any_rank_is_found_of_the_release() -> None:
+    journal = replace(SERVES, active=PAIR)
+    known = fleet(journal, engine("a-r0", UP), engine("a-r1", UP, dead="no step", garbled="one character"))
+
+    assert known.dead(journal, PAIR) == "no step"
+    assert known.garbled(journal, PAIR) == "a answers garbage: one character"
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        ({}, ("a-r1",)),
+        ({"active": NEW}, ()),
+        ({"previous": PAIR}, ()),
+        ({"previous": OLD}, ("a-r1",)),
+        ({"without": frozenset()}, ()),
+    ],
+)
+def test_only_a_release_that_served_on_a_lost_node_was_given_up(
+    changes: dict[str, object], lost: tuple[str, ...]
+) -> None:
+    journal = Journal("chat", "n1", ("n2", "n3"), without=frozenset({"n3"}), stopped=tuple(PAIR.ranks))
+
+    assert given_up(replace(journal, **changes)) == lost  # type: ignore[arg-type]
