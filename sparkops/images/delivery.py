@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from sparkops.config import programs
 from sparkops.docker import commands
-from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
+from sparkops.errors import CommandFailed, Interrupted, NodeError, NotReady, SparkopsError
 from sparkops.images import layers
 from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes, saved_share
 from sparkops.nodes.docker_api import Facts
@@ -184,6 +184,15 @@ class ImageCopy:
         if image:
             with suppress(SparkopsError):  # after Ctrl-C the command starts, but its end is not awaited
                 self.target.node.run(commands.remove_image(image.id))
+
+
+def unsuitable(member: Member, image: DockerImage, tag: str, step: str) -> NotReady | None:
+    """Return why a node cannot run an image; None if it can. `step` may name the node's {machine}."""
+    machine = str(member.engine.version.get("Arch", image.architecture))
+    if machine == image.architecture:
+        return None
+    problem = f"{tag} is for {image.architecture}, the node is {machine}"
+    return NotReady(member.name, problem, next_step=step.format(machine=machine))
 
 
 def images(member: Member) -> list[DockerImage]:

@@ -76,6 +76,10 @@ def require_room(member: Member, need: int, what: str) -> None:
 
 
 def _prepare(source: ImageSource, target: Member) -> ImageCopy:
+    """Return the copy to a target. Raises NotReady for one of another architecture, and for one without room."""
+    step = f"sparkops build {recipe_of(source.tag)} --node {target.name}"
+    if refused := delivery.unsuitable(target, source.image, source.tag, step):
+        raise refused
     prepared = ImageCopy(source, target)
     if prepared.present is None:
         require_room(target, prepared.room, "docker load")

@@ -30,6 +30,8 @@ class DockerImage:
     content: str
     size: int
     labels: Mapping[str, str] = field(default_factory=dict)
+    architecture: str = ""
+    """As Docker names it, such as arm64."""
 
 
 def parse(inspect: Mapping[str, Any]) -> DockerImage:
@@ -41,6 +43,7 @@ def parse(inspect: Mapping[str, Any]) -> DockerImage:
         content=image_content(inspect),
         size=inspect["Size"],
         labels=inspect["Config"].get("Labels") or {},
+        architecture=inspect["Architecture"],
     )
 
 

@@ -81,7 +81,8 @@ class StoredImage:
     @property
     def image(self) -> DockerImage:
         """The image as Docker describes it, to compare it with those of a node."""
-        return DockerImage(self.config.digest, (self.tag,), self.diffs, self.content, sum(self.sizes), self.labels)
+        size, name = sum(self.sizes), self.config.digest
+        return DockerImage(name, (self.tag,), self.diffs, self.content, size, self.labels, self.architecture)
 
 
 class ImageCutOff(SparkopsError):

@@ -363,11 +363,7 @@ def _load(loading: Loading, member: Member, order: BuildOrder, stored: StoredIma
 
 def unsuitable(member: Member, stored: StoredImage) -> NotReady | None:
     """Return why a node cannot run an image; None if it can."""
-    machine = str(member.engine.version.get("Arch", stored.architecture))
-    if machine == stored.architecture:
-        return None
-    problem = f"{stored.tag} is for {stored.architecture}, the node is {machine}"
-    return NotReady(member.name, problem, next_step=f"Export from a node that is {machine}.")
+    return delivery.unsuitable(member, stored.image, stored.tag, "Export from a node that is {machine}.")
 
 
 def _send(copy: ImageCopy, stored: StoredImage, layout: Layout) -> None:

@@ -44,6 +44,7 @@ class Store:
     labelled: str = ""
     builds: int = 0
     name: str = "n1"
+    machine: str = "arm64"
     cancel: threading.Event = field(default_factory=threading.Event)
 
     def run(self, command: Command, *, stdin: Iterable[bytes] = (), on_line: OnLine | None = None) -> Completed:
@@ -79,7 +80,7 @@ class Store:
         """Docker's API."""
         kind, _, name = unquote(path.partition("?")[0].removesuffix("/json")).partition("s/")
         if path.endswith("/version"):
-            return 200, json.dumps({"Version": "28.0.0"}).encode()
+            return 200, json.dumps({"Version": "28.0.0", "Arch": self.machine}).encode()
         if path.endswith("/info"):
             return 200, json.dumps({"DriverStatus": [["driver-type", layers.CONTAINERD]]}).encode()
         if path.endswith("/history"):
@@ -219,6 +220,20 @@ def test_a_build_beside_one_that_failed_is_known(store: Store, connected: Connec
 
     assert store.builds == 1
     assert distribute.copy(connected, ORDER.tag, "n1", silent) == {}
+
+
+def test_a_node_of_another_architecture_keeps_its_own_image(store: Store, connected: Connected) -> None:
+    """Two architectures build one tag: a copy between them would replace an image that runs with one that cannot."""
+    build_on_all(connected, ORDER, silent)
+    other = Store(name="n2", machine="amd64", tags={ORDER.tag: FOREIGN})
+    with closing(Engine(other)) as engine:
+        member = Member("n2", node(), other, engine)
+        both = replace(connected, members={**connected.members, "n2": member})
+        with pytest.raises(NotReady, match=f"n2: {ORDER.tag} is for arm64, the node is amd64") as refused:
+            distribute.copy(both, ORDER.tag, "n1", silent)
+
+    assert refused.value.next_step == "sparkops build q --node n2"
+    assert (store.builds, other.tags, other.volumes) == (1, {ORDER.tag: FOREIGN}, set())
 
 
 def test_an_image_of_another_machine_is_noted_at_its_first_copy(store: Store, connected: Connected) -> None:
