@@ -84,6 +84,7 @@ def parse_engine(node: str, inspect: Mapping[str, Any], written: Mapping[str, in
 
 def parse_image(inspect: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> StoredImage:
     """Parse the inspect of an image and its history, whose newest step comes first."""
+    created_at = inspect.get("Created") or ""  # an image of other tools may have no time; Docker 25 leaves it out then
     named_at = inspect.get("Metadata", {}).get("LastTagTime") or ""
     steps, path = {}, ""
     for step in reversed(history):
@@ -93,7 +94,7 @@ def parse_image(inspect: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
         id=inspect["Id"],
         tags=tuple(inspect["RepoTags"] or ()),
         inputs=(inspect["Config"].get("Labels") or {}).get(INPUTS, ""),
-        built_at=max(_moment(inspect["Created"]), _moment(named_at)),
+        built_at=max(_moment(created_at), _moment(named_at)),
         steps=steps,
     )
 

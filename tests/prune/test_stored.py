@@ -39,6 +39,13 @@ def test_an_image_is_as_young_as_its_newest_name(image: dict[str, Any]) -> None:
     assert retention.parse_image(later, []).built_at == 1795237200 + 3601
 
 
+def test_an_image_without_a_time_is_the_oldest(image: dict[str, Any]) -> None:
+    inspect = {key: value for key, value in image["inspect"].items() if key != "Created"}
+
+    assert retention.parse_image({**inspect, "Metadata": {}}, []).built_at == 0.0
+    assert retention.parse_image({**inspect, "Metadata": {"LastTagTime": "2026-11-21T06:00:00Z"}}, []).built_at > 0.0
+
+
 def test_two_images_share_what_came_about_alike(image: dict[str, Any]) -> None:
     one = retention.parse_image(image["inspect"], image["history"])
     other = retention.parse_image(
