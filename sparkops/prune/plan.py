@@ -174,5 +174,9 @@ def remove_volume(name: str) -> Command:
 
 
 def shrink_build_cache(keep: int) -> Command:
-    """Remove the longest unused entries of BuildKit's cache until it has at most `keep` bytes."""
-    return docker("builder", "prune", "--force", "--all", f"--keep-storage={keep}", timeout_s=REMOVE_S)
+    """Remove the longest unused entries of BuildKit's cache until it has at most `keep` bytes.
+
+    The builder is named as in builds: another default builder has a cache of its own, which is the user's.
+    """
+    command = docker("builder", "prune", "--force", "--all", f"--keep-storage={keep}", timeout_s=REMOVE_S)
+    return replace(command, argv=("env", "BUILDX_BUILDER=default", *command.argv))

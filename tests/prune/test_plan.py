@@ -127,7 +127,7 @@ def test_a_build_cache_within_its_bound_is_left_alone() -> None:
     *_, removal = plan([node], NOTHING, Policy(keep=0, cache=200)).removals
 
     assert (removal.kind, removal.size) == ("build cache", 300)
-    assert str(removal.command) == "docker builder prune --force --all --keep-storage=200"
+    assert str(removal.command) == "env BUILDX_BUILDER=default docker builder prune --force --all --keep-storage=200"
     assert plan([Stored("n1", cache=500)], NOTHING, Policy(cache=500)).removals == ()
     assert plan([Stored("n1", cache=500)], NOTHING, Policy()).removals == ()
 
@@ -151,5 +151,7 @@ def test_every_node_is_planned_for_itself() -> None:
 def test_what_is_removed_is_never_forced() -> None:
     assert str(remove_image(["sparkops/q:1", "sparkops/q:2"])) == "docker rmi sparkops/q:1 sparkops/q:2"
     assert str(remove_volume("sparkops-cache-1")) == "docker volume rm sparkops-cache-1"
-    assert str(shrink_build_cache(5)) == "docker builder prune --force --all --keep-storage=5"
+    assert (
+        str(shrink_build_cache(5)) == "env BUILDX_BUILDER=default docker builder prune --force --all --keep-storage=5"
+    )
     assert all(command.changes for command in (remove_image(["a"]), remove_volume("a"), shrink_build_cache(1)))

@@ -81,7 +81,7 @@ def test_model_files_and_the_build_cache_go_only_on_request() -> None:
         "/srv/models/theirs",
     ]
     assert commands(everything)[-5:] == [
-        "docker builder prune --force --all --keep-storage=0",
+        "env BUILDX_BUILDER=default docker builder prune --force --all --keep-storage=0",
         "rm -rf -- /home/ops/.docker/buildx",
         "rmdir --ignore-fail-on-non-empty -- /home/ops/.docker",
         "rm -rf -- /srv/models/org/ours",
