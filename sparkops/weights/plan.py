@@ -158,21 +158,23 @@ def plan_copy(
         if name not in same
     ]
     coming, present = {name for name, *_ in files}, set(target.files if target else ())
+    other = target is not None and _known_to_differ(source, target)
     return Copy(
         path=source.path,
         identity=identity,
         files=tuple(files),
-        keep=tuple(sorted(present - coming)),
+        keep=() if other else tuple(sorted(present - coming)),  # an index of another model would name its own shards
         fresh=target is None,
         replaced=tuple(sorted(present & coming)),
     )
 
 
 def _known_to_differ(source: Checkpoint, target: Checkpoint) -> bool:
+    """Return whether two directories are known to be other models, or other commits, also by the hub's own record."""
     first, second = source.origin, target.origin
+    commits = {source.commit, target.commit} - {None}
     if first is None or second is None:
-        return False
-    commits = {first.commit, second.commit} - {None}
+        return len(commits) > 1
     return (first.model, first.steps) != (second.model, second.steps) or len(commits) > 1
 
 

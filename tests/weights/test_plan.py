@@ -152,9 +152,28 @@ def test_with_checksums_the_same_size_is_not_enough() -> None:
     ],
 )
 def test_files_of_another_model_are_never_the_same(second: Origin | None, sent: int) -> None:
-    source = replace(SOURCE, origin=Origin("org/q", commit=COMMIT))
+    source = replace(SOURCE, origin=Origin("org/q", commit=COMMIT), commit=COMMIT)
+    target = replace(SOURCE, origin=second, commit=second.commit if second else None)
 
-    assert models.plan_copy(source, replace(SOURCE, origin=second), None).sent == sent
+    assert models.plan_copy(source, target, None).sent == sent
+
+
+def test_files_of_a_commit_that_only_the_hub_s_own_program_has_recorded_are_not_the_same() -> None:
+    """Shards of two revisions often have the same names and sizes."""
+    source = replace(SOURCE, origin=Origin("org/q", commit=COMMIT), commit=COMMIT)
+
+    assert models.plan_copy(source, replace(SOURCE, commit="f" * 40), None).sent == 302
+    assert models.plan_copy(source, replace(SOURCE, commit=COMMIT), None).sent == 0
+
+
+def test_nothing_of_another_model_stays_in_its_place() -> None:
+    """Its index would stay complete with its own shards, and an engine would load those."""
+    source = replace(from_hub(), path="q", files={"config.json": (2, 1), "model.safetensors": (302, 2)})
+    other = replace(SOURCE, files={**FILES, "model.safetensors.index.json": (30, 3)}, origin=Origin("org/other"))
+    plan = models.plan_copy(source, other, None)
+
+    assert [name for name, *_ in plan.files] == ["config.json", "model.safetensors"]
+    assert (plan.keep, plan.replaced) == ((), ("config.json",))
 
 
 def test_nodes_that_disagree_are_named() -> None:
