@@ -434,21 +434,27 @@ CACHED = "models--"
 def _weights_twice(node: NodeFacts) -> Iterator[Seen]:
     """Yield each further copy of a model: in the model directory, and in the hub's own cache of the SSH user.
 
-    Copies are recognized by the recorded model and commit, in the cache by the model alone.
+    Copies are recognized by the recorded model and commit, in the cache by the model alone. A symbolic link is none:
+    the files that it leads to exist once.
     """
     checkpoints = node.weights.checkpoints.values() if isinstance(node.weights, ModelDirectory) else ()
-    root, copies = model_dir(node.config), defaultdict[tuple[str, str], list[str]](list)
+    root, copies, places = model_dir(node.config), defaultdict[tuple[str, str], list[str]](list), set[str]()
     sizes = {f"{root}/{checkpoint.path}": checkpoint.size / GIB for checkpoint in checkpoints}
     for checkpoint in checkpoints:
+        place = checkpoint.place or f"{root}/{checkpoint.path}"
+        if place in places:
+            continue
         if checkpoint.complete and checkpoint.origin and not checkpoint.origin.steps and checkpoint.commit:
             copies[checkpoint.origin.model, checkpoint.commit].append(f"{root}/{checkpoint.path}")
+            places.add(place)
     for (model, _), (first, *others) in copies.items():
         for copy in others:
             yield _duplicate(model, first, copy, sizes[copy])
     kept = {model: directories[0] for (model, _), directories in copies.items()}
     for directory, size in node.machine.hub_cache.items():
         model = PurePath(directory).name.removeprefix(CACHED).replace("--", "/")
-        if model in kept and not PurePath(directory).is_relative_to(root):
+        linked = any(PurePath(place).is_relative_to(directory) for place in places)
+        if model in kept and not PurePath(directory).is_relative_to(root) and not linked:
             yield _duplicate(model, kept[model], directory, size)
 
 

@@ -81,6 +81,8 @@ class Checkpoint:
     identity: str | None = None
     closed: Mapping[str, int] = field(default_factory=dict)
     """Modes of files and directories that only their owner or group can read, by path under the model directory."""
+    place: str = ""
+    """The directory without symbolic links."""
 
     @property
     def size(self) -> int:
@@ -144,6 +146,7 @@ def _checkpoint(listed: Mapping[str, Any]) -> Checkpoint:
         commit=marker.get("commit") or listed["revision"],
         identity=listed["identity"],
         closed=listed["closed"],
+        place=listed["place"],
     )
 
 

@@ -47,10 +47,11 @@ def root_facts(root, exists):
 
 
 def examined(root, path):
-    """Return the content of one directory, the identity of a partial one, and its parts closed to other users."""
+    """Return the content of one directory, its place, the identity of a partial one, and its parts closed to others."""
     directory = os.path.join(root, path)
     contents = checkpoint.examine(directory)
-    return {**contents, "identity": partial.noted(directory), "closed": closed(root, path, contents["files"])}
+    facts = {"place": os.path.realpath(directory), "identity": partial.noted(directory)}
+    return {**contents, **facts, "closed": closed(root, path, contents["files"])}
 
 
 def closed(root, path, files):

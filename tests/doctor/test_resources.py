@@ -61,6 +61,18 @@ def test_other_weights_are_no_copy(tmp_path: Path, held: tuple[Checkpoint, ...])
     assert [*rules.WEIGHTS_TWICE.findings(holding(tmp_path, *held, cache=f"{CACHE}/models--other--model"))] == []
 
 
+@pytest.mark.parametrize(
+    ("paths", "place"),
+    [(("a-link", "q"), "/srv/models/q"), (("q",), f"{CACHE}/models--Intel--Qwen3.5/snapshots/c0ffee")],
+    ids=["in the model directory", "into the cache of the hub"],
+)
+def test_the_files_behind_a_link_are_no_copy_to_remove(tmp_path: Path, paths: tuple[str, ...], place: str) -> None:
+    held = [replace(model(path), place=place) for path in paths]
+    cache = f"{CACHE}/models--Intel--Qwen3.5" if place.startswith(CACHE) else ""
+
+    assert [*rules.WEIGHTS_TWICE.findings(holding(tmp_path, *held, cache=cache))] == []
+
+
 def test_weights_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
     unread = replace(holding(tmp_path), weights=NodeError("a", "/srv/models: Permission denied"))
 

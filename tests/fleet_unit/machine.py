@@ -43,6 +43,7 @@ MODELS = json.dumps(
                 "revision": None,
                 "identity": None,
                 "closed": {},
+                "place": "/srv/models/q",
             }
         ],
     }

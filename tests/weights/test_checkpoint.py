@@ -21,6 +21,7 @@ WHOLE: dict[str, Any] = {
     "revision": None,
     "identity": None,
     "closed": {},
+    "place": "/srv/models/q",
 }
 
 

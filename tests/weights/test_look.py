@@ -127,6 +127,13 @@ def test_files_are_seen_through_links_and_what_a_hub_keeps_is_passed(tmp_path: P
     assert listed.commit == "abc123"
 
 
+def test_a_link_to_a_directory_has_the_place_of_that_directory(tmp_path: Path) -> None:
+    directory = two_shards(tmp_path / "q")
+    (tmp_path / "a-link").symlink_to(directory)
+
+    assert look(tmp_path, "a-link").place == look(tmp_path).place == str(directory.resolve())
+
+
 def test_what_other_users_cannot_read_is_told_with_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     directory = two_shards(tmp_path / "org/q")
