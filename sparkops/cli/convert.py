@@ -74,7 +74,7 @@ def import_(
     choices = Choices(without or (), mods, use, variant)
     conversion = other_tools.convert(original, files.text(file, errors="replace"), name, choices)
     _require_known(conversion, without or ())
-    _refuse(conversion)
+    _refuse(conversion, output, choices)
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
     text = _text(conversion)
     if output:
@@ -159,8 +159,11 @@ def _require_known(conversion: Conversion, without: Sequence[str]) -> None:
             )
 
 
-def _refuse(conversion: Conversion) -> None:
-    """Report every omission without which the engine cannot start. Raises ConfigError for the first one."""
+def _refuse(conversion: Conversion, output: Path | None, choices: Choices) -> None:
+    """Report every omission without which the engine cannot start. Raises ConfigError for the first one.
+
+    The next step keeps the options that were given.
+    """
     if not conversion.refusals:
         return
     errors = [
@@ -169,13 +172,20 @@ def _refuse(conversion: Conversion) -> None:
     ]
     for error in errors[1:]:
         say(f"sparkops: {error}", fg="red")
+    given = (
+        *(("-o", output), ("--mods", choices.mods), ("--use", choices.use), ("--variant", choices.variant)),
+        *(("--without", key) for key in choices.without),
+    )
+    options = [word for name, value in given if value for word in (name, str(value))]
     retry = ("sparkops", "import", str(conversion.source.file))
     ways = []
     if any(omission.unknown for omission in conversion.refusals):
-        ways.append(f"Let the parser of its image judge: {quote(*retry, '--use', _container(conversion) or 'IMAGE')}")
+        ways.append(
+            f"Let the parser of its image judge: {quote(*retry, '--use', _container(conversion) or 'IMAGE', *options)}"
+        )
     if not any(omission.final for omission in conversion.refusals):
         keys = (word for omission in conversion.refusals for word in ("--without", omission.key))
-        ways.append(f"Import without it: {quote(*retry, *keys)}")
+        ways.append(f"Import without it: {quote(*retry, *keys, *options)}")
     errors[0].next_step = "; or: ".join(ways)
     raise errors[0]
 

@@ -15,6 +15,8 @@ SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 SLOT_OR_BRACE = re.compile(r"\{\{|\}\}|" + SLOT.pattern)
 QUOTED = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*")""", re.DOTALL)
 """A quoted text of a shell."""
+COMMENT = re.compile(r"""\\.|"(?:[^"\\]|\\.)*"|'[^']*'|(?<!\S)#[^\n]*""", re.DOTALL)
+"""A comment of a shell, or what has none: an escaped character, or a quoted text."""
 FLAG = re.compile(r"--(?P<flag>[A-Za-z][\w-]*(?:\.[\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL)
 INTEGER = re.compile(r"-?[0-9]+")
 DECIMAL = re.compile(r"-?[0-9]*\.[0-9]+")
@@ -86,7 +88,8 @@ def filled(text: str, values: Mapping[str, Any], *, escapes: bool = True) -> tup
         if match[1] is None:
             return match[0][0]
         if match[1] not in values:
-            unknown[match[1]] = None
+            if not match.string[: match.start()].endswith("$"):  # ${NAME} is a variable of the shell
+                unknown[match[1]] = None
             return match[0]
         value = str(values[match[1]])
         size += len(value)
@@ -106,7 +109,8 @@ def words(command: str) -> list[str]:
     A line that does not begin with a dash is a command of its own, after `;`, unless the line before ends with a
     backslash: some recipes lack one before a flag.
     """
-    lines = (line.rstrip() for line in command.splitlines() if not line.lstrip().startswith("#"))
+    command = COMMENT.sub(lambda match: "" if match[0].startswith("#") else match[0], command)
+    lines = (line.rstrip() for line in command.splitlines())
     joined = re.sub(r"\\\s*\n", " ", "\n".join(lines) + "\n")
     split = unquote(_separated(joined))
     return [part for word in split for part in ((word[:-1], ";") if len(word) > 1 and word.endswith(";") else (word,))]

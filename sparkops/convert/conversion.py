@@ -22,7 +22,11 @@ Kind = Literal["note", "loss", "refusal"]
 cannot start without it."""
 
 
-DEFAULTS = {"tensor-parallel-size": "tensor_parallel", "pipeline-parallel-size": "pipeline_parallel"}
+DEFAULTS = {
+    "tensor-parallel-size": "tensor_parallel",
+    "pipeline-parallel-size": "pipeline_parallel",
+    "data-parallel-size": "data_parallel",
+}
 """Flags whose key in `defaults` has another name."""
 
 SAME_ANSWERS = {"recipe_version", "container", "served-model-name", "port", "gpu-memory-utilization-gb"}
@@ -180,9 +184,9 @@ class Conversion:
 
     def flag_line(self, flag: str) -> int:
         """Return the line of a flag: in the command, or in `defaults`."""
-        lines, flag = self.source.lines, self.spelled.get(flag, flag)
-        default = lines.get(("defaults", flag.replace("-", "_"))) or lines.get(("defaults", DEFAULTS.get(flag, "")))
-        first = lines.get(("command",))
+        places, flag = self.source.lines, self.spelled.get(flag, flag)
+        default = places.get(("defaults", flag.replace("-", "_"))) or places.get(("defaults", DEFAULTS.get(flag, "")))
+        first = places.get(("command",))
         if first is None:
             return default or self.line(("defaults",))
         first_key, dot, rest = flag.partition(".")
@@ -191,4 +195,5 @@ class Conversion:
         forms = [re.escape(form + dot + rest) for form in (*own, *shorts)] + ["-O=?[0-9]*"] * (flag == OPTIMIZATION)
         pattern = re.compile(rf"(?<![\w-])({'|'.join(forms)})(?![\w-])")
         numbers = range(first, len(self.text_lines) + 1)
-        return next((n for n in numbers if pattern.search(self.text_lines[n - 1])), default or first)
+        lines = {n: text for n in numbers if not (text := self.text_lines[n - 1]).lstrip().startswith("#")}
+        return next((n for n, text in lines.items() if pattern.search(text)), default or first)

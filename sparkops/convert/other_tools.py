@@ -21,6 +21,7 @@ from sparkops.config.fields import ModelName, as_name
 from sparkops.config.source import Source
 from sparkops.convert import command_lines, mods, releases, server_flags, sglang_flags, variants, vllm_project
 from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission, directory
+from sparkops.convert.flag_types import BOOLEANS, LISTS
 from sparkops.convert.recipe_keys import (
     NODE_KEYS,
     READ_KEYS,
@@ -31,7 +32,7 @@ from sparkops.convert.recipe_keys import (
     omit_keys,
     pulled,
 )
-from sparkops.convert.server_flags import SHOWN_GIB, convert_variables
+from sparkops.convert.server_flags import REPOSITORY, SHOWN_GIB, convert_variables
 from sparkops.engines import EngineName
 
 HOST_GIB = 5.6
@@ -99,7 +100,7 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         got = original["recipe_version"]
         raise source.fail(("recipe_version",), f"expected 1 (spark-vllm-docker) or 2 (sparkrun), got {got!r}")
     runtime = original.get("runtime", "vllm")
-    if runtime not in RUNTIMES:
+    if not isinstance(runtime, str) or runtime not in RUNTIMES:
         problem = f"expected a runtime of vLLM or SGLang: {', '.join(RUNTIMES)}; got {runtime!r}"
         raise source.fail(("runtime",), problem)
     _check_kinds(source, original)
@@ -206,15 +207,19 @@ def _server(
     command, model = conversion.original.get("command"), str(conversion.original.get("model") or "")
     if not isinstance(command, str):
         names = {key: flag for flag, key in DEFAULTS.items()}
-        flags = {names.get(key, command_lines.normal(key)): value for key, value in values.items() if key != "model"}
-        return model, _renamed(conversion, {flag: _as_json(value) for flag, value in flags.items()}), frozenset()
+        flags = {
+            names.get(key, command_lines.normal(key)): value
+            for key, value in values.items()
+            if key != "model" and value is not None
+        }
+        return model, _renamed(conversion, {flag: _read(flag, value) for flag, value in flags.items()}), frozenset()
     try:
         text, unknown = _filled(command, values, escapes=escapes)
         before, argv, after = command_lines.serve(command_lines.words(text), conversion.engine)
         env, shell, before = command_lines.variables(before)
         known = {**{key: str(value) for key, value in variables.items()}, **env, **shell}
         flags = dict(command_lines.flags([command_lines.expanded(word, known) for word in argv]))
-        flags = _renamed(conversion, flags)
+        flags = _renamed(conversion, flags if escapes else {**_appended(conversion, values), **flags})
     except ValueError as error:
         raise conversion.source.fail(("command",), f"invalid command: {error}") from None
     if not argv:
@@ -260,8 +265,20 @@ def _filled(command: str, values: Mapping[str, Any], *, escapes: bool) -> tuple[
     return text, unknown
 
 
-def _as_json(value: Any) -> Any:
-    return command_lines.value([value]) if isinstance(value, str) and value[:1] in ("{", "[") else value
+def _appended(conversion: Conversion, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags that sparkrun appends to a command without them (runtimes/base.py, vllm_distributed.py)."""
+    flags = ("served-model-name", *(["data-parallel-size"] if conversion.engine == "vllm" else []))
+    keys = {flag: DEFAULTS.get(flag, flag.replace("-", "_")) for flag in flags}
+    return {flag: _read(flag, values[key]) for flag, key in keys.items() if values.get(key) is not None}
+
+
+def _read(flag: str, value: Any) -> Any:
+    """Return the value of a key in `defaults` as the engine reads it, as sparkrun writes it into a command line."""
+    if not isinstance(value, str):
+        return value
+    if flag in BOOLEANS and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return command_lines.value(value.split() if flag in LISTS else [value])
 
 
 def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
@@ -310,7 +327,7 @@ def _fill(conversion: Conversion, name: str, service: str, model: str, serve: di
     claim = round(float(share) * SHOWN_GIB + beside + HOST_GIB) if isinstance(share, int | float) else round(SHOWN_GIB)
     graphs = f"plus {beside} GiB of graphs and activations beside it, " if beside else ""
     conversion.lines["model",] = conversion.line(("model",) if original.get("model") == model else ("command",))
-    if "/" not in model:
+    if not REPOSITORY.fullmatch(model.partition(":")[0].rstrip("/")):
         conversion.omit(conversion.lines["model",], "model", f"{model} {NO_REPOSITORY}", "loss", "model")
     conversion.data = {
         "name": name,

@@ -212,7 +212,7 @@ def _check_count(conversion: Conversion, ranks: int) -> None:
             conversion.refuse(conversion.line((key,)), key, f"expected a number of nodes, got {count!r}")
             return
     for key, low, high in (
-        ("min_nodes", counts["min_nodes"], None),
+        ("min_nodes", counts["min_nodes"] or 1, None),
         ("max_nodes", 1, counts["max_nodes"]),
         ("cluster_only" if original.get("cluster_only") else "mode", least, None),
         ("solo_only" if original.get("solo_only") else "mode", 1, most),

@@ -75,7 +75,10 @@ def convert_flags(
             continue
         value = with_template(conversion, flag, with_draft(conversion, flag, value))
         if omission := _omission(conversion, flag, value, unknown):
-            unknown_there = not conversion.use and bool(_not_in_tables(conversion.release, flag, value))
+            unknown_there = not conversion.use and (
+                bool(_not_in_tables(conversion.release, flag, value))
+                or (flag == "chat-template" and _is_example(value))
+            )
             conversion.omit(line, flag, *omission, unknown=unknown_there and omission[1] == "refusal")
             continue
         if conversion.use:
@@ -148,9 +151,11 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
 
 def _in_finished_image(conversion: Conversion, value: Any) -> bool:
     """Return whether a value names a file of vLLM's examples, which are in the working directory of its images."""
-    return (
-        bool(conversion.use) and re.fullmatch(r"examples/[\w/.-]+", str(value)) is not None and ".." not in str(value)
-    )
+    return bool(conversion.use) and _is_example(value)
+
+
+def _is_example(value: Any) -> bool:
+    return re.fullmatch(r"examples/[\w/.-]+", str(value)) is not None and ".." not in str(value)
 
 
 def _is_of_fork(name: str, effect: str) -> bool:
@@ -240,7 +245,11 @@ def missing_file(flag: str, value: Any) -> str:
     if flag not in PATHS or not isinstance(value, str) or value.startswith(INLINE):
         return ""
     if FILE.fullmatch(value) or (flag == "chat-template" and "\n" not in value):
-        return f"no node has the file {value}; to use it, put it beside the weights and add this flag to the new recipe"
+        place = f"{MODELS}/PATH/{value.rpartition('/')[2]}"
+        return (
+            f"no node has the file {value}; to use it, put it beside the weights, and add `{flag}: {place}`, with the "
+            f"PATH of `model`, to `serve.args` of the new recipe, and `allow: [{flag}]` to `serve`"
+        )
     return f"{value} is a second repository; a recipe downloads one model" if "/" in value else ""
 
 
@@ -334,7 +343,7 @@ def convert_variables(conversion: Conversion, env: Mapping[str, Any]) -> dict[st
     variables = {}
     for key, value in env.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        line = conversion.line(("env", key))
+        line = conversion.source.lines.get(("env", key)) or conversion.line(("command",), f"{key}=")
         try:
             ENV_NAME.validate_python(key)
             ENV_VALUE.validate_python(text)

@@ -42,7 +42,7 @@ def test_the_way_names_the_image_that_the_original_runs(tmp_path: Path, containe
     error = run(tmp_path, container=container)
 
     assert isinstance(error, ConfigError)
-    assert f"theirs.yaml --use {image}; or: " in error.next_step
+    assert f"theirs.yaml --use {image} -o " in error.next_step
 
 
 def test_a_flag_of_a_fork_is_refused_with_the_way_to_an_image_that_has_it(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_flag_of_a_fork_is_refused_with_the_way_to_an_image_that_has_it(tmp_pa
 
     assert isinstance(error, ConfigError)
     assert "3: fork-mode: vLLM 0.23.0 has no flag --fork-mode" in str(error)
-    assert "theirs.yaml --use IMAGE; or: Import without it: " in error.next_step
+    assert f"theirs.yaml --use IMAGE -o {tmp_path / 'a.yaml'}; or: Import without it: " in error.next_step
 
 
 def test_the_way_on_names_the_image_of_the_original_if_a_node_can_pull_it(tmp_path: Path) -> None:

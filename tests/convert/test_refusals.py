@@ -158,7 +158,9 @@ def test_the_file_states_what_it_was_imported_without(tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, [*line, "--without", "chat-template"])
 
     assert f"{theirs}:6: chat-template: no node has the file x.jinja" in str(refused.exception)
-    assert refused.exception.next_step == f"Import without it: sparkops import {theirs} --without chat-template"  # type: ignore[union-attr]
+    assert isinstance(refused.exception, ConfigError)
+    way = f"Import without it: sparkops import {theirs} --without chat-template -o {output}"
+    assert refused.exception.next_step == way
     assert ran.exit_code == 0, ran.output
     assert "may answer otherwise than with the original, for lack of lines 4, 6:" in ran.output
     text = output.read_text()
