@@ -26,7 +26,7 @@ from sparkops.lint.rules.table import NAMES
 STDIN = Path("-")
 FORMATS = ("text", "json", "sarif")
 DOCKERFILE = re.compile(
-    r"(?i)((docker|container)file([._-](?!(.*\.)?(j2|dockerignore|md|sh|py|ya?ml|json|txt)$).*)?|.+[._-](docker|container)file)"
+    r"(?i)((docker|container)file([._-](?!(.*\.)?(j2|jinja2?|dockerignore|patch|diff|orig|rej|md|sh|py|ya?ml|json|txt)$).*)?|.+[._-](docker|container)file)"
 )
 RECIPES = (".yaml", ".yml")
 RECIPE = re.compile(r"^(extends|image):", re.MULTILINE)

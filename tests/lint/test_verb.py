@@ -106,6 +106,7 @@ def test_a_directory_is_searched_for_dockerfiles_and_recipes(sparkops: Sparkops)
         a__recipes__q___yaml=recipe,
         a__Dockerfile___j2=BAD,
         a__Dockerfile___dockerignore=BAD,
+        a__dockerfile___patch=BAD,
         a__other___yaml="nodes: {}\n",
         a___hidden__Dockerfile=BAD,
         a__text=BAD,
