@@ -9,7 +9,7 @@ import typer
 
 from sparkops.cli.named import load_fleet
 from sparkops.cli.terminal import data, data_line, say, write
-from sparkops.errors import SparkopsError, UsageError
+from sparkops.errors import SparkopsError, UsageError, joined
 from sparkops.gateway.files import load_monitoring_key
 from sparkops.guard_client import notices
 from sparkops.guard_client.notices import NoticeReader, Page
@@ -45,6 +45,8 @@ def events(
         step = "Add `webhook: {urls: [URL], key: FILE}` to the inventory, and deploy; docs/monitoring.md has the rest."
         raise UsageError(f"{fleet.file}: webhook: not found, expected the receivers of events", next_step=step)
     with connect(fleet, required=False) as connected:
+        if not (connected.members or test):
+            raise joined([*connected.unreachable.values()])
         for name, error in connected.unreachable.items():
             say(f"skipping {name}: {error}", fg="yellow")
         if test:
@@ -60,7 +62,7 @@ def _show(reader: NoticeReader, *, follow: bool, json: bool) -> None:
     page, said = reader.read(), dict[str, str]()
     _print(page, json=json)
     _complain(page, said)
-    if not (follow or page.messages or page.unread):
+    if not (follow or page.messages or page.unread or reader.connected.unreachable):
         say("no events")
     while follow:
         page = reader.read(POLL_S)

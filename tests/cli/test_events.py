@@ -105,3 +105,13 @@ def test_the_key_is_a_file_for_its_owner_only(tmp_path: Path, content: str, mode
         load_webhook_key(inventory.load(file))
     assert problem in str(caught.value)
     assert content not in str(caught.value)
+
+
+def test_nodes_that_cannot_be_reached_are_not_nodes_without_events(sparkops: Sparkops, tmp_path: Path) -> None:
+    (tmp_path / "inventory.yaml").write_text("nodes:\n  n1: {address: 127.0.0.1, port: 9, user: me}\n")
+
+    ran = sparkops("events", "--json")
+
+    assert (ran.code, ran.out) == (5, "")
+    assert "n1: cannot connect to me@127.0.0.1:9" in ran.err
+    assert "no events" not in ran.err
