@@ -264,7 +264,7 @@ def render(
     stale = []
     for name, text in texts.items():
         target = output / f"{name}.Dockerfile"
-        if target.is_file() and target.read_text() == text:
+        if target.is_file() and files.text(target, errors="replace") == text:
             continue
         stale.append(target)
         if not check:

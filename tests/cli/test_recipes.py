@@ -273,6 +273,16 @@ def test_an_unknown_part_fails_render_and_show_and_lint_has_a_rule_for_it(
     ]
 
 
+def test_render_replaces_a_file_that_is_not_text(sparkops: Sparkops) -> None:
+    Path("Dockerfiles").mkdir()
+    file = Path("Dockerfiles/tiny-qwen3-cpu.Dockerfile")
+    file.write_bytes(b"\xff\xfe")
+
+    assert sparkops("render", "tiny-qwen3-cpu", "--check").code == 1
+    assert sparkops("render", "tiny-qwen3-cpu").code == 0
+    assert file.read_bytes().startswith(b"#")
+
+
 def test_render_needs_a_recipe(sparkops: Sparkops) -> None:
     ran = sparkops("render")
 
