@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.named import load_fleet, require_service
-from sparkops.cli.options import NODES, SERVICE
+from sparkops.cli.options import NODES, SERVICE, whole
 from sparkops.cli.terminal import data
 from sparkops.deploy import observe
 from sparkops.docker import commands
@@ -34,7 +34,8 @@ def logs(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until Ctrl-C")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", metavar="LINES", help="Print only the last LINES of each log")
+        int | None,
+        typer.Option("--tail", parser=whole(0), metavar="LINES", help="Print only the last LINES of each log"),
     ] = None,
     since: Annotated[
         str | None,

@@ -93,6 +93,13 @@ def test_a_wrong_command_line_ends_with_2(sparkops: Sparkops, argv: list[str]) -
     assert sparkops(*argv).code == 2
 
 
+def test_a_negative_number_of_lines_is_refused(sparkops: Sparkops) -> None:
+    ran = sparkops("logs", "x", "--tail", "-1")
+
+    assert ran.code == 2
+    assert "Invalid value for '--tail': expected a whole number of at least 0; got '-1'" in " ".join(ran.err.split())
+
+
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1", "1e7", "1e400"])
 @pytest.mark.parametrize(
     "argv",
