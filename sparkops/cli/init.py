@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +20,7 @@ from sparkops.config import files, inventory
 from sparkops.config.inventory import Fleet
 from sparkops.doctor import discovery, facts
 from sparkops.doctor.discovery import Discovered
-from sparkops.errors import NotReady, SparkopsError, UsageError
+from sparkops.errors import ConfigError, NotReady, SparkopsError, UsageError
 from sparkops.network.facts import fabric_query, parse_fabric
 from sparkops.nodes import host
 from sparkops.nodes.connect import Connector, configured, read_key
@@ -58,6 +59,8 @@ def init(
     Example: sparkops init 192.168.1.11 192.168.1.12
     """
     settings: Settings = context.obj
+    if settings.inventory.is_dir():
+        raise UsageError(f"{settings.inventory} is a directory", next_step="Pass a file with --inventory.")
     if ssh_key and not addresses:
         raise UsageError("--ssh-key: no node to connect to", next_step="Name the ADDRESS of each node.")
     if gateway:
@@ -93,7 +96,14 @@ def _add_gateway(file: Path, node: str) -> None:
         problem = f"{file}: gateway: the inventory has one, on {fleet.gateway.node}"
         raise UsageError(problem, next_step=f"To move it, change gateway.node, then: sparkops gateway rebuild {node}")
     text = files.text(file)
-    write(file, f"{text}{'' if text.endswith(chr(10)) else chr(10)}gateway: {{node: {node}}}\n")
+    line = f"gateway: {{node: {node}}}"
+    added = f"{text}{'' if text.endswith(chr(10)) else chr(10)}{line}\n"
+    try:
+        _checked(file, added)
+    except ConfigError:  # its end is no place for a key: a mapping in braces, the end of a document
+        problem = f"{file}: gateway: cannot be added at the end"
+        raise UsageError(problem, next_step=f"Add it with an editor: {line}") from None
+    write(file, added)
     say(f"{file}: the gateway is on {node}")
     say("  next: sparkops up RECIPE", bold=True)
 
@@ -138,13 +148,23 @@ def _routes(addresses: Sequence[str], named: Mapping[str, str]) -> Routes:
 
 
 def _draft(settings: Settings, routes: Routes) -> Fleet:
-    """Return the fleet before its nodes are read. Raises ConfigError for an invalid address."""
-    file = settings.inventory.with_name(f".{settings.inventory.name}.new")
-    write(file, discovery.inventory(routes, {}, {}))
+    """Return the fleet before its nodes are read. Raises UsageError for an invalid address."""
     try:
-        return inventory.load(file).model_copy(update={"file": settings.inventory})
+        return _checked(settings.inventory, discovery.inventory(routes, {}, {}))
+    except ConfigError as error:  # its file and lines are gone, the command line is what the operator can correct
+        problems = [re.sub(r"^.*?:\d+: ", "", line) for line in str(error).splitlines()]
+        step = "Pass host names or IP addresses, and the SSH user with --user USER."
+        raise UsageError("\n".join(problems), next_step=step) from None
+
+
+def _checked(file: Path, text: str) -> Fleet:
+    """Return the fleet of an inventory that is not written yet, read from a file beside it. Raises ConfigError."""
+    draft = file.with_name(f".{file.name}.new")
+    write(draft, text)
+    try:
+        return inventory.load(draft).model_copy(update={"file": file})
     finally:
-        file.unlink()
+        draft.unlink()
 
 
 def _discover(fleet: Fleet, *, yes: bool) -> tuple[dict[str, Discovered], dict[str, str]]:

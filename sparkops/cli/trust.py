@@ -11,7 +11,7 @@ import typer
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import YES
 from sparkops.cli.terminal import confirm, say
-from sparkops.errors import UsageError
+from sparkops.errors import SparkopsError, UsageError, joined
 from sparkops.nodes.connect import Connector
 from sparkops.nodes.host_keys import fingerprint_of
 
@@ -41,9 +41,18 @@ def trust(
     connector = Connector(fleet)
     expected = _fingerprints(fingerprint or ())
     every = [name for name, node in fleet.nodes.items() if node.transport == "ssh"]
-    for name in dict.fromkeys([*(nodes or ()), *expected]) or every:
-        if not pin(connector, name, expected.get(name, ""), replace=replace, yes=yes):
-            raise typer.Exit(2)
+    named = list(dict.fromkeys([*(nodes or ()), *expected])) or every
+    for name in named:
+        fleet.node(name)
+    errors: list[SparkopsError] = []
+    for name in named:
+        try:
+            if not pin(connector, name, expected.get(name, ""), replace=replace, yes=yes):
+                raise typer.Exit(2)
+        except SparkopsError as error:  # the other nodes can be pinned
+            errors.append(error)
+    if errors:
+        raise joined(errors)
 
 
 def pin(connector: Connector, name: str, expected: str = "", *, replace: bool = False, yes: bool) -> bool:

@@ -255,7 +255,35 @@ def test_init_with_an_address_that_is_none_leaves_no_file(sparkops: Sparkops) ->
 
     assert ran.code == 2
     assert "nodes.spark-1.address: expected a host name or an IP address, got 'a b'" in ran.err
+    assert ran.err.startswith("sparkops: nodes.")  # not a file that is gone
+    assert "next: Pass host names or IP addresses, and the SSH user with --user USER.\n" in ran.err
     assert [file.name for file in Path().iterdir() if "inventory" in file.name] == []
+
+
+def test_init_refuses_a_directory_before_it_connects(sparkops: Sparkops) -> None:
+    Path("fleet").mkdir()
+
+    ran = sparkops("-i", "fleet", "init", "127.0.0.2", "--force")
+
+    assert (ran.code, ran.err) == (
+        2,
+        "sparkops: fleet is a directory\n  next: Pass a file with --inventory.\n",
+    )
+
+
+@pytest.mark.parametrize("text", ["nodes: {a: {transport: local}}\n...\n", "{nodes: {a: {transport: local}}}\n"])
+def test_a_gateway_that_would_break_an_inventory_is_not_added(sparkops: Sparkops, text: str) -> None:
+    Path("inventory.yaml").write_text(text)
+
+    ran = sparkops("init", "--gateway", "a")
+
+    assert (ran.code, ran.err) == (
+        2,
+        "sparkops: inventory.yaml: gateway: cannot be added at the end\n"
+        "  next: Add it with an editor: gateway: {node: a}\n",
+    )
+    assert Path("inventory.yaml").read_text() == text
+    assert not Path(".inventory.yaml.new").exists()
 
 
 def test_init_says_why_it_cannot_write(sparkops: Sparkops) -> None:
@@ -306,6 +334,29 @@ def test_trust_pins_the_key_that_a_node_shows(sparkops: Sparkops) -> None:
     assert (first.code, first.err) == (0, f"n1: pinned in {Path('known_hosts').absolute()}\n")
     assert (second.code, second.err) == (0, f"n1: {fingerprint_of(key)} is already pinned\n")
     assert Path("known_hosts").read_text() == f"n1 {key.get_name()} {key.get_base64()}\n"
+
+
+def test_trust_pins_the_other_nodes_if_one_is_off(sparkops: Sparkops) -> None:
+    key = paramiko.ECDSAKey.generate()
+    with listening(key, key) as server:
+        off, n1 = {"address": "127.0.0.2", "port": 9}, {"address": "127.0.0.1", "port": server.port}
+        Path("inventory.yaml").write_text(yaml.safe_dump({"nodes": {"a-off": off, "n1": n1}}))
+        ran = sparkops("trust", "--yes")
+
+    assert ran.code == 5
+    assert "a-off: cannot connect to " in ran.err
+    assert Path("known_hosts").read_text() == f"n1 {key.get_name()} {key.get_base64()}\n"
+
+
+def test_trust_pins_nothing_if_a_name_is_unknown(sparkops: Sparkops) -> None:
+    key = paramiko.ECDSAKey.generate()
+    with listening(key, key) as server:
+        write_inventory(server)
+        ran = sparkops("trust", "n1", "nope", "--yes")
+
+    assert ran.code == 2
+    assert "unknown node 'nope'" in ran.err
+    assert not Path("known_hosts").exists()
 
 
 def test_trust_needs_somebody_who_says_yes(sparkops: Sparkops) -> None:
