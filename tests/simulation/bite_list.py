@@ -153,9 +153,6 @@ EQUIVALENT: Mapping[str, str] = {
     "intents._forget: `if journal.deployments: return Refus` before `if journal.forgotten: return Nothing`": (
         "a deploy ends that a service is forgotten"
     ),
-    "intents._forget: `if journal.stopped: ranks = ', '.joi` before `if journal.forgotten: return Nothing`": (
-        "a service is forgotten once everything of it has stopped"
-    ),
     "phases.proven: without `proof`": (
         "the answer is unknown before, where a proof is missing"
     ),

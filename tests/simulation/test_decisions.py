@@ -279,9 +279,9 @@ def test_a_pair_is_promoted_while_it_runs_or_once_it_must_be_restarted_as_a_whol
 def test_what_is_wanted_of_a_new_release(phase: Phase, want: Want) -> None:
     journal = swap(Mode.IN_PLACE, phase)
 
-    assert order(journal, "n2", "boot").ranks[0] == RankOrder(
-        next(NEW.ranks), want, key(journal) if want is Want.RUNNING else ""
-    )
+    ordered = {found.rank.container: found for found in order(journal, "n2", "boot").ranks}
+
+    assert ordered["b-r0"] == RankOrder(next(NEW.ranks), want, key(journal) if want is Want.RUNNING else "")
 
 
 def test_nothing_is_armed_on_a_node_without_the_release_and_its_record_stays_while_the_release_returns() -> None:
