@@ -28,8 +28,9 @@ def reconciled(machine: Machine) -> FollowerEffect | None:
     effect = reconcile(machine.order, local(machine))
     if isinstance(effect, act.KeepCopy | act.ArmBoot):
         return effect
-    lost = machine.mute and isinstance(effect, act.StartEngine)  # begun before: no reply comes
-    return None if machine.stopping or (machine.mute and not lost) else effect
+    if machine.stopping or (machine.mute and not isinstance(effect, act.StartEngine)):
+        return None
+    return effect  # a start that was begun ends without a reply, too
 
 
 def guarding(world: World) -> Iterator[Transition]:
@@ -83,12 +84,13 @@ def created(machine: Machine, rank: RankSpec) -> Machine:
 
 
 def _refused(machine: Machine, container: str) -> Machine:
+    """A start that Docker refused: it is none."""
     record = machine.record.refused() if machine.restarting else machine.record
-    return replace(machine, record=record, pending="", restarting=False, refused=machine.refused | {container})
+    return lost(replace(machine, record=record), container)
 
 
 def lost(machine: Machine, container: str) -> Machine:
-    """A start that Docker did not reply to: for the guard it counts as one, and has not happened yet."""
+    """A start that Docker did not reply to: it counts, and the guard learns later whether it happened."""
     return replace(machine, pending="", restarting=False, refused=machine.refused | {container})
 
 

@@ -17,7 +17,7 @@ from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import Armed, RankOrder, Want, hold, load_ahead, order
 from sparkops.swap.phases import RULES
 from sparkops.swap.rebuild import given_up
-from tests.simulation.scenarios import deployment
+from tests.simulation.scenarios import SLOTS, deployment, gateway_view
 from tests.simulation.world import LONG
 
 OLD, NEW = deployment("a", Slot.BLUE, "n2"), deployment("b", Slot.GREEN, "n2")
@@ -47,16 +47,16 @@ def key(journal: Journal) -> str:
     return present(journal.swap).key
 
 
-def view(active: Slot | None = Slot.BLUE, blue: Answer = Answer.YES, green: Answer = Answer.YES) -> GatewayView:
-    """The gateway with release a in slot blue and b in green, without open requests."""
-    answers = {Slot.BLUE: blue, Slot.GREEN: green}
-    return GatewayView(active, {Slot.BLUE: "a", Slot.GREEN: "b"}, answers, dict.fromkeys(answers, 0))
+def view(active: str = "a", **answers: Answer) -> GatewayView:
+    """The gateway with both releases, which answer if nothing else is said, without open requests."""
+    known = gateway_view(active, **{**dict.fromkeys(SLOTS, Answer.YES), **answers})
+    return replace(known, open=dict.fromkeys(known.slots, 0))
 
 
 def waiting(journal: Journal, blue: Answer = Answer.YES) -> GatewayView:
     """The gateway while requests wait for the release that starts."""
     request_hold = hold(journal)
-    return replace(view(None, blue), held=request_hold.mark if request_hold else "")
+    return replace(view("", a=blue), held=request_hold.mark if request_hold else "")
 
 
 def fleet(journal: Journal, *engines: EngineReport, gateway: GatewayView | None = None, **known: object) -> FleetState:
@@ -93,7 +93,7 @@ def test_a_leader_that_lost_its_journal_says_so_although_nobody_confirms_it() ->
 def test_a_dead_release_is_restarted_also_if_it_had_answered_garbage() -> None:
     dead = engine("a-r0", UP, dead="no step for 60 s", garbled="one character")
 
-    after = written(SERVES, fleet(SERVES, dead, gateway=view(blue=Answer.NO)))
+    after = written(SERVES, fleet(SERVES, dead, gateway=view(a=Answer.NO)))
 
     assert present(after.swap).mode is Mode.RESTART
 
@@ -101,7 +101,7 @@ def test_a_dead_release_is_restarted_also_if_it_had_answered_garbage() -> None:
 def test_a_release_that_answers_gets_the_traffic_whatever_the_watch_finds() -> None:
     garbled = engine("a-r0", UP, garbled="one character")
 
-    assert step(SERVES, fleet(SERVES, garbled, gateway=view(active=None))) == SwitchTraffic(OLD)
+    assert step(SERVES, fleet(SERVES, garbled, gateway=view(""))) == SwitchTraffic(OLD)
 
 
 def test_what_was_tried_before_gives_up_nothing_that_is_due_now() -> None:
@@ -109,14 +109,14 @@ def test_what_was_tried_before_gives_up_nothing_that_is_due_now() -> None:
     earlier = SwitchTraffic(NEW)
 
     assert step(SERVES, fleet(SERVES, engine("a-r0", UP), gateway=view(), tried=earlier, tried_s=LONG)) is None
-    due = fleet(SERVES, engine("a-r0", UP), gateway=view(active=None), tried=earlier, tried_s=LONG)
+    due = fleet(SERVES, engine("a-r0", UP), gateway=view(""), tried=earlier, tried_s=LONG)
     assert step(SERVES, due) == SwitchTraffic(OLD)
 
 
 @pytest.mark.parametrize(("why", "told"), [("", "it changes nothing"), ("no space", "no space")])
 def test_a_change_of_the_gateway_that_never_works_is_told_with_its_reason(why: str, told: str) -> None:
     tried = SwitchTraffic(OLD)
-    known = fleet(SERVES, engine("a-r0", UP), gateway=view(active=None), tried=tried, tried_s=LONG, why=why)
+    known = fleet(SERVES, engine("a-r0", UP), gateway=view(""), tried=tried, tried_s=LONG, why=why)
 
     assert written(SERVES, known).trouble == f"{tried}: {told}"
 
@@ -147,7 +147,7 @@ def test_a_stop_is_not_reverted_where_the_gateway_cannot_be_read() -> None:
 
 
 def test_what_failed_of_a_release_is_part_of_the_reason() -> None:
-    failing = replace(view(blue=Answer.NO), failures={Slot.BLUE: "it said 5"})
+    failing = replace(view(a=Answer.NO), failures={Slot.BLUE: "it said 5"})
 
     after = written(SERVES, fleet(SERVES, engine("a-r0", UP), gateway=failing, waited_s=LONG))
 
@@ -182,14 +182,14 @@ def test_a_container_that_cannot_be_created_has_failed() -> None:
 @pytest.mark.parametrize("answers", [Answer.YES, Answer.NO])
 def test_a_rank_that_ends_after_the_switch_is_the_reason_whatever_the_gateway_says(answers: Answer) -> None:
     bakes = swap(Mode.BESIDE, Phase.BAKE)
-    known = fleet(bakes, engine("a-r0", UP), engine("b-r0", DOWN), gateway=view(Slot.GREEN, green=answers))
+    known = fleet(bakes, engine("a-r0", UP), engine("b-r0", DOWN), gateway=view("b", b=answers))
 
     assert present(written(bakes, known).swap).why == "n2: b-r0 ended"
 
 
 def test_a_problem_after_the_switch_is_the_reason_and_a_refused_start_is_none() -> None:
     bakes = swap(Mode.BESIDE, Phase.BAKE)
-    gateway = view(Slot.GREEN)
+    gateway = view("b")
     taken = engine("b-r0", UP, problem="port 9102 is taken")
 
     after = written(bakes, fleet(bakes, engine("a-r0", UP), taken, gateway=gateway))
@@ -226,7 +226,7 @@ def test_requests_in_a_release_that_is_dead_or_has_ended_are_cut_at_once(
     answers: Answer, state: EngineState, due: object
 ) -> None:
     quiesces = restart(Phase.QUIESCE)
-    gateway = replace(view(None, blue=answers), open={Slot.BLUE: 2})
+    gateway = replace(view("", a=answers), open={Slot.BLUE: 2})
 
     assert rule(quiesces, fleet(quiesces, engine("a-r0", state), gateway=gateway)) == due
 
@@ -235,7 +235,7 @@ def test_requests_in_a_release_that_is_dead_or_has_ended_are_cut_at_once(
 def test_a_bake_without_an_answer_does_not_last_as_long_as_a_bake(answers: Answer) -> None:
     bakes = swap(Mode.BESIDE, Phase.BAKE)
 
-    assert rule(bakes, fleet(bakes, engine("b-r0", UP), gateway=view(Slot.GREEN, green=answers))) is answers
+    assert rule(bakes, fleet(bakes, engine("b-r0", UP), gateway=view("b", b=answers))) is answers
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def test_a_bake_without_an_answer_does_not_last_as_long_as_a_bake(answers: Answe
     [
         ((UP, LOADS), view(), Answer.YES),
         ((UP, DOWN), view(), Answer.NO),
-        ((UP, DOWN), view(blue=Answer.UNKNOWN), Answer.NO),
-        ((UP, DOWN), view(blue=Answer.NO), Answer.YES),
+        ((UP, DOWN), view(a=Answer.UNKNOWN), Answer.NO),
+        ((UP, DOWN), view(a=Answer.NO), Answer.YES),
         ((UP, DOWN), None, Answer.NO),
         ((UP, LOADS), None, Answer.YES),
     ],
