@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from http.client import HTTPConnection
 
 import pytest
 
@@ -68,6 +69,24 @@ def test_a_slot_with_traffic_cannot_be_pointed_elsewhere(live: Live) -> None:
     assert refusal == "gateway: chat blue is active: its servers cannot change\n"
     assert live.point(BLUE)  # as it is: nothing to do
     assert list(live.facts.drift) == []
+
+
+def test_a_client_that_keeps_its_connection_is_answered_after_a_reload(live: Live) -> None:
+    with ExitStack() as stack:
+        idle = [stack.enter_context(closing(live.connect())) for _ in range(5)]
+        for connection in idle:
+            assert asked(connection) == ("blue", None)
+        with served_too(live, "embed", PORT + 3):
+            live.switch(GREEN)
+            assert {asked(connection) for connection in idle} == {("green", "close")}
+
+
+def asked(connection: HTTPConnection) -> tuple[str | None, str | None]:
+    """Ask for the models over an open connection; the engine that answers, and whether the connection closes."""
+    connection.request("GET", "/v1/models")
+    response = connection.getresponse()
+    response.read()
+    return response.headers["x-stand-in"], response.headers["connection"]
 
 
 def test_a_gateway_that_is_killed_comes_back_with_the_slot_of_its_file(live: Live) -> None:
