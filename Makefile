@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak pairs bench captures simulate bite clients clean
+.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched pairs bench captures simulate bite clients clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
@@ -92,6 +92,9 @@ clients: $(READY)  ## Open WebUI, OpenCode, Continue and LiteLLM from their pack
 
 soak: $(READY)  ## one start of 12 min 30 s
 	@$(BIN)/python -m tests.soak
+
+watched: $(READY)  ## an hour of the watch on vLLM at changing load; writes docs/evidence/watch.md
+	@$(BIN)/python -m tests.watched
 
 simulate: $(READY)  ## the swap machine with two and three faults, and with a second intent; takes hours
 	@$(BIN)/python -m tests.simulation.levels long

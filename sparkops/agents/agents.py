@@ -165,11 +165,28 @@ def ensure(
     return {name: tuple(kind for kind in KINDS if results.get(f"{name} {kind}")) for name in connected.members}
 
 
+def build(connected: Connected, specs: AgentSpecs, report: OnEvent) -> None:
+    """Build the images of agents that `ensure` would install or replace without consent.
+
+    Raises the errors of `changes` and of a build.
+    """
+    differing = changes(connected, specs)
+    _build(connected, specs, [change for change in differing if not change.needs_consent], report)
+
+
 def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], report: OnEvent) -> None:
-    """Build what replaces an agent before the lease: no intent waits for a build. Both need the guard's image."""
-    orders = {GUARD: (specs.guard,), GATEWAY: (specs.guard, specs.gateway.order)}
-    replaced = [(change.node, orders[change.agent]) for change in differing if change.kind is Kind.REPLACE]
-    builds = {f"{node} {order.name}": (node, order) for node, needed in replaced for order in needed}
+    """Build what is installed, or replaces an agent before the lease: no intent waits for a build.
+
+    A replacement of the gateway needs the guard's image too.
+    """
+    orders = {
+        (GUARD, Kind.INSTALL): (specs.guard,),
+        (GUARD, Kind.REPLACE): (specs.guard,),
+        (GATEWAY, Kind.INSTALL): (specs.gateway.order,),
+        (GATEWAY, Kind.REPLACE): (specs.guard, specs.gateway.order),
+    }
+    needed = [(change.node, orders.get((change.agent, change.kind), ())) for change in differing]
+    builds = {f"{node} {order.name}": (node, order) for node, of_agent in needed for order in of_agent}
 
     def build(text: str) -> Built:
         node, order = builds[text]

@@ -211,7 +211,8 @@ def up(
         if due.weights and not due.complete and loaded.lock and loaded.lock.checkpoint:
             say(section(connected, loaded, names).strip())
         if not dry_run:
-            provision(connected, due, order, source, report, wait)
+            specs = agents.load(fleet, [_behind_gateway(loaded)])
+            provision(connected, due, order, source, specs, report, wait)
     if not (dry_run and (due.image or due.weights)):
         deploy(
             context,
@@ -254,8 +255,7 @@ def request(fleet: Fleet, recipe: Recipe) -> str:
 def _swap(fleet: Fleet, release: Release, options: Options) -> None:
     """Send the intent to deploy a release, and follow it."""
     choices = options.choices(fleet)
-    serve = release.recipe.serve
-    service = Service(release.service, serve.port, tuple(serve.aliases))
+    service = _behind_gateway(release.recipe)
     with leading_guard(fleet, options.wait_s) as (operation, leader):
         desired = agents.load(fleet, [service])
         if options.dry_run:
@@ -281,6 +281,10 @@ def _swap(fleet: Fleet, release: Release, options: Options) -> None:
         say(f"  {url}   model: {release.service}")
         if not options.detach:
             say(f"  clients: sparkops status --client NAME, with one of {', '.join(CLIENTS)}")
+
+
+def _behind_gateway(recipe: Recipe) -> Service:
+    return Service(recipe.service, recipe.serve.port, tuple(recipe.serve.aliases))
 
 
 def _require_arguments(operation: Operation, release: Release, plan: Plan) -> None:

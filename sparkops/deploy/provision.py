@@ -18,6 +18,7 @@ from sparkops.images import distribute
 from sparkops.images.build import BuildOrder, build_on_all
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
+from sparkops.nodes.parallel import all_or_raise, on_each
 from sparkops.nodes.progress import OnEvent
 from sparkops.weights import models
 from sparkops.weights.prepare import plan_steps, take_steps
@@ -58,12 +59,29 @@ def missing(connected: Connected, recipe: Recipe, order: BuildOrder) -> Missing:
 
 
 def provision(
-    connected: Connected, due: Missing, order: BuildOrder, source: Hub, report: OnEvent, wait_s: float
+    connected: Connected,
+    due: Missing,
+    order: BuildOrder,
+    source: Hub,
+    specs: AgentSpecs,
+    report: OnEvent,
+    wait_s: float,
 ) -> None:
     """Bring what is missing to the connected nodes. Interrupted anywhere, the next call continues.
 
-    Raises NodeError, NotReady, ImageRejected, and Busy where an engine loads for longer than `wait_s`.
+    The images of guards and gateway are built meanwhile, since a first deploy needs them next. Raises NodeError,
+    NotReady, ImageRejected, PlanRefused, and Busy where an engine loads for longer than `wait_s`.
     """
+    jobs = {
+        "recipe": lambda: _provision(connected, due, order, source, report, wait_s),
+        "agents": lambda: agents.build(connected, specs, report),
+    }
+    all_or_raise(on_each(jobs, lambda name: jobs[name](), connected.cancel))
+
+
+def _provision(
+    connected: Connected, due: Missing, order: BuildOrder, source: Hub, report: OnEvent, wait_s: float
+) -> None:
     if due.image and len(connected.members) > 1:
         distribute.build_once(connected, order, report, wait_s)
     elif due.image:

@@ -83,7 +83,14 @@ class Service:
 
     def state(self, node: str = GATEWAY) -> Any:
         """What the guard of a node says of it."""
-        question = json.dumps({"op": "state", "service": self.name}) + "\n"
+        return self._asked(node, op="state")
+
+    def events(self, node: str = GATEWAY) -> Any:
+        """What the guard of a node has noted of it, oldest first."""
+        return self._asked(node, op="events")
+
+    def _asked(self, node: str, op: str) -> Any:
+        question = json.dumps({"op": op, "service": self.name}) + "\n"
         reply = self.nodes.node(node).exec(*RELAY.split(), stdin=question.encode())
         return json.loads(reply)["ok"]
 
