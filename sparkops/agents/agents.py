@@ -171,7 +171,8 @@ def build(connected: Connected, specs: AgentSpecs, report: OnEvent) -> None:
     Raises the errors of `changes` and of a build.
     """
     differing = changes(connected, specs)
-    _build(connected, specs, [change for change in differing if not change.needs_consent], report)
+    refused = {(change.node, change.agent) for change in differing if change.needs_consent}
+    _build(connected, specs, [change for change in differing if (change.node, change.agent) not in refused], report)
 
 
 def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], report: OnEvent) -> None:

@@ -124,3 +124,17 @@ def test_an_engine_whose_end_is_not_confirmed_needs_its_node_while_that_reports(
     assert needed_nodes(stopped, {"n1", "former"}) == {"former"}
     assert needed_nodes(stopped, {"n1"}) == set()
     assert needed_nodes(stopped.confirmed_stopped([FORMER]), {"n1", "former"}) == set()
+
+
+def test_images_are_built_ahead_for_what_changes_without_consent(make: Make) -> None:
+    """n1 has another gateway, which clients may notice, and n3 no guard. Each node has the image already."""
+    world = make(3)
+    del world.machines["n3"].containers[GUARD]
+    running = {name: sorted(machine.containers) for name, machine in world.machines.items()}
+    built = list[str]()
+    with world.order() as order:
+        specs = agents.load(order.connected.fleet)
+        agents.build(order.connected, specs, lambda event: built.append(f"{event.node}: {event.text}"))
+
+    assert sorted(built) == [f"{node}: {specs.guard.tag} is up to date" for node in world.machines]
+    assert {name: sorted(machine.containers) for name, machine in world.machines.items()} == running
