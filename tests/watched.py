@@ -120,9 +120,8 @@ def _pass(service: Service, phase: Phase, scale: float) -> Passed:
         if phase.repeat > 1 or not sent:
             findings |= _look(service, phase.minutes * 60 * scale)
     asked = _answered(service) - before - sent
-    print(
-        f"{time.monotonic() - began_s:6.0f} s  {phase.name}: {sent} requests, {failed} failed, {asked} asked by sparkops"
-    )
+    took_s = time.monotonic() - began_s
+    print(f"{took_s:6.0f} s  {phase.name}: {sent} requests, {failed} failed, {asked} of sparkops", flush=True)
     print(*sorted(findings), sep="\n", flush=True)
     return Passed(phase, sent, failed, asked, tuple(sorted(findings)))
 
@@ -148,12 +147,12 @@ def _page(passed: list[Passed], noted: list[str]) -> Iterator[str]:
     day, machine = f"{datetime.datetime.now(tz=datetime.UTC):%d %B %Y}", platform.machine()
     yield "# An hour of the watch on vLLM"
     yield ""
-    yield f"Written by `make watched` on {day}, on two nodes of a test fleet on one {machine} machine: vLLM 0.32.0 for CPUs, a"
-    yield "model of 0.6 MB, and the shipped thresholds. Findings are those of `status` every 30 s and of the service's events."
-    yield "sparkops' own requests are a completion of one token every 10 s, by which the leader tests the way through the"
-    yield "gateway, and the light questions and samples of the speed of the watch."
+    yield f"Written by `make watched` on {day}, on two nodes of a test fleet on one {machine} machine: vLLM 0.32.0 for"
+    yield "CPUs, a model of 0.6 MB and the shipped thresholds. Findings are those of `status` every 30 s and of the"
+    yield "events. Of sparkops are a completion of one token every 10 s, which tests the way through the gateway, and"
+    yield "light questions and samples of the speed, by which the watch looks."
     yield ""
-    yield "Not shown: the speed of a release is compared after 20 samples only, which take four hours; clocks need a GPU."
+    yield "Not shown: speed is compared after 20 samples, which take four hours; clocks need a GPU."
     yield ""
     yield "| load | minutes | requests and streams | failed | of sparkops | findings |"
     yield "| --- | --- | --- | --- | --- | --- |"

@@ -1,4 +1,4 @@
-"""The checks of the smoke suite that a recipe calls for, and why. Pure; `sparkops probe --list` prints it."""
+"""The checks of the smoke suite, and which of them a recipe calls for. Pure; `sparkops probe --list` prints it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,32 @@ from dataclasses import dataclass
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
 from sparkops.engines import ENGINES
+from sparkops.smoke import checks, claims, retrieval
+from sparkops.smoke.checks import Steps
+from sparkops.smoke.prompts import Round, needle_tokens, window_of
 
 SMALL_WINDOW = 2048
 STRUCTURED_FLAGS = ("structured-outputs-config", "guided-decoding-backend")
+
+
+Default = Callable[[Recipe], tuple[bool, str]]
+"""Whether a check runs for a recipe, and why."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of the smoke suite. Its settings are the field of its name in `config.smoke.Smoke`."""
+
+    ask: Callable[[Round], Steps]
+    default: Default
+    before: Callable[[Round], Steps] | None = None
+    """What it asks before all checks of a pass."""
+    once: bool = False
+    """Whether it belongs to the first pass only."""
+    light: bool = False
+    """Whether it takes no time, so that it is repeated while clients use the server."""
+    ends: bool = False
+    """Whether every later check would say the same less clearly where it fails."""
 
 
 @dataclass(frozen=True)
@@ -24,18 +47,15 @@ class Planned:
 
 def planned(recipe: Recipe) -> tuple[Planned, ...]:
     """Return every check in its order."""
-    checks = []
-    for name, default in DEFAULTS.items():
-        (runs, why), enabled = default(recipe), getattr(recipe.probe.smoke, name).enabled
+    found = []
+    for name, check in CHECKS.items():
+        (runs, why), enabled = check.default(recipe), getattr(recipe.probe.smoke, name).enabled
         if runs and (reason := ENGINES[recipe.engine].unable.get(name)):
             runs, why = False, reason
         if enabled is not None and enabled != runs:
             runs, why = enabled, f"probe.smoke.{name}.enabled: {str(enabled).lower()}"
-        checks.append(Planned(name, runs, why))
-    return tuple(checks)
-
-
-Default = Callable[[Recipe], tuple[bool, str]]
+        found.append(Planned(name, runs, why))
+    return tuple(found)
 
 
 def _always(why: str) -> Default:
@@ -81,49 +101,43 @@ def _speed(recipe: Recipe) -> tuple[bool, str]:
     return True, f"at least {floor * recipe.expected.tok_s:.1f} tok/s, {floor:.0%} of {recipe.expected.tok_s:g}"
 
 
+def _concurrent(recipe: Recipe) -> tuple[bool, str]:
+    return True, f"{len(recipe.probe.smoke.concurrent.words)} at once"
+
+
 def _questions(recipe: Recipe) -> tuple[bool, str]:
     tuning = recipe.probe.smoke.questions
     return True, f"{len(tuning.prompts)} questions, {tuning.max_wrong} may be wrong"
 
 
-DEFAULTS: dict[str, Default] = {
-    "health": _always("/health returns 200"),
-    "version": _always("/version answers"),
-    "models": _always("the served name and the window"),
-    "warm_up": _always("the first request may compile"),
-    "questions": _if("chat", _questions),
-    "embeddings": _if("embedding", _always("texts of one meaning are nearest")),
-    "rerank": _if("rerank", _always("the document that answers is first")),
-    "text": _if("chat", _always("statistics that differ between text and garbage")),
-    "repeat": _if("chat", _always("the same answers again")),
-    "needle": _if("chat", _needle),
-    "concurrent": _if("chat", lambda recipe: (True, f"{len(recipe.probe.smoke.concurrent.words)} at once")),
-    "streaming": _if("chat", _always("pieces over time")),
-    "tools": _if("chat", _tools),
-    "structured": _if("chat", _structured),
-    "reasoning": _if("chat", _reasoning),
-    "speed": _if("chat", _speed),
-    "negatives": _always("an unknown model, a prompt that is too long"),
-    "metrics": _if("chat", _always("token counters grow, no request stays running")),
-    "restarts": _always("the container has not restarted"),
+CHECKS: dict[str, Check] = {
+    "health": Check(checks.health, _always("/health returns 200"), light=True, ends=True),
+    "version": Check(checks.version, _always("/version answers")),
+    "models": Check(checks.models, _always("the served name and the window"), ends=True),
+    "warm_up": Check(checks.warm_up, _always("the first request may compile"), once=True, ends=True),
+    "questions": Check(checks.questions, _if("chat", _questions), light=True),
+    "embeddings": Check(
+        retrieval.embeddings, _if("embedding", _always("texts of one meaning are nearest")), light=True
+    ),
+    "rerank": Check(retrieval.rerank, _if("rerank", _always("the document that answers is first")), light=True),
+    "text": Check(checks.text, _if("chat", _always("statistics that differ between text and garbage"))),
+    "repeat": Check(checks.repeat, _if("chat", _always("the same answers again"))),
+    "needle": Check(checks.needle, _if("chat", _needle)),
+    "concurrent": Check(checks.concurrent, _if("chat", _concurrent)),
+    "streaming": Check(claims.streaming, _if("chat", _always("pieces over time"))),
+    "tools": Check(claims.tools, _if("chat", _tools)),
+    "structured": Check(claims.structured, _if("chat", _structured)),
+    "reasoning": Check(claims.reasoning, _if("chat", _reasoning)),
+    "speed": Check(claims.speed, _if("chat", _speed)),
+    "negatives": Check(checks.negatives, _always("an unknown model, a prompt that is too long")),
+    "metrics": Check(
+        checks.metrics,
+        _if("chat", _always("token counters grow, no request stays running")),
+        before=checks.look_at_metrics,
+    ),
+    "restarts": Check(checks.restarts, _always("the container has not restarted")),
 }
-
-
-def window_of(recipe: Recipe) -> int | None:
-    """Return the context of the recipe in tokens, where it is a number; engines also take 32k, 32K and auto."""
-    given = str(recipe.serve.args.get(ENGINES[recipe.engine].window_flag, ""))
-    factor = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}.get(given[-1:], 1)
-    digits = given if factor == 1 else given[:-1]
-    return int(digits) * factor if digits.isdecimal() else None
-
-
-def needle_tokens(recipe: Recipe, window: int | None) -> int:
-    """Return the length of the long prompt, at most half of the window."""
-    tokens = recipe.probe.smoke.needle.tokens
-    return tokens if window is None else min(tokens, window // 2)
-
-
-LIGHT = {"health", "questions", "embeddings", "rerank"}
+"""Every check by its name, in the order of a pass."""
 
 
 def light(recipe: Recipe) -> Recipe:
@@ -132,12 +146,12 @@ def light(recipe: Recipe) -> Recipe:
     What the recipe disables stays disabled: a release is not judged by a check that it was not deployed with.
     """
     smoke = recipe.probe.smoke
-    checks = {
-        check.name: getattr(smoke, check.name).model_copy(update={"enabled": check.runs and check.name in LIGHT})
+    settings = {
+        check.name: getattr(smoke, check.name).model_copy(update={"enabled": check.runs and CHECKS[check.name].light})
         for check in planned(recipe)
     }
     return recipe.model_copy(
-        update={"probe": recipe.probe.model_copy(update={"smoke": smoke.model_copy(update=checks)})}
+        update={"probe": recipe.probe.model_copy(update={"smoke": smoke.model_copy(update=settings)})}
     )
 
 
@@ -148,7 +162,7 @@ def lightest(recipe: Recipe) -> Recipe | None:
     """
     short = light(recipe)
     smoke = short.probe.smoke
-    if not any(getattr(smoke, name).enabled for name in LIGHT - {"health"}):
+    if not any(getattr(smoke, name).enabled for name in CHECKS if name != "health"):
         return None
     questions = smoke.questions.model_copy(update={"prompts": smoke.questions.prompts[:1], "max_wrong": 0})
     return short.model_copy(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.config.recipe import Recipe
 from sparkops.config.smoke import Smoke, SmokeQuestion
+from sparkops.engines import ENGINES
 from sparkops.engines.load import Load
 from sparkops.exchange import Request
 
@@ -51,6 +52,8 @@ class Round:
     recipe: Recipe
     number: int = 1
     alone: bool = True
+    restarts: Callable[[], int] = int
+    """Returns how often the engine has restarted since the suite began."""
     window: int | None = None
     before: Load | None = None
     answers: dict[str, str] = field(default_factory=dict)
@@ -178,3 +181,17 @@ def holds(expect: str, text: str) -> bool:
 
 def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", text.casefold())
+
+
+def window_of(recipe: Recipe) -> int | None:
+    """Return the context of the recipe in tokens, where it is a number; engines also take 32k, 32K and auto."""
+    given = str(recipe.serve.args.get(ENGINES[recipe.engine].window_flag, ""))
+    factor = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}.get(given[-1:], 1)
+    digits = given if factor == 1 else given[:-1]
+    return int(digits) * factor if digits.isdecimal() else None
+
+
+def needle_tokens(recipe: Recipe, window: int | None) -> int:
+    """Return the length of the long prompt, at most half of the window."""
+    tokens = recipe.probe.smoke.needle.tokens
+    return tokens if window is None else min(tokens, window // 2)

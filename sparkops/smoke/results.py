@@ -14,7 +14,6 @@ from typing import Any
 from sparkops.exchange import Reply, Request
 
 KEEP_TEXT = 2000  # characters of a request or a response that the transcript keeps
-STOP_AFTER = {"health", "models", "warm_up"}  # where these fail, every later check would say the same less clearly
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,6 @@ class CheckVerdict:
     def __str__(self) -> str:
         result = "ok" if self.ok else "FAILED"
         return f"pass {self.number}  {self.check:<11} {result:<6} {self.took_s:7.2f} s  {self.finding}".rstrip()
-
-    @property
-    def ends(self) -> bool:
-        """Whether further requests would show nothing new."""
-        return not self.ok and (self.finding.silent or self.check in STOP_AFTER)
 
 
 @dataclass(frozen=True)

@@ -12,34 +12,12 @@ from requests import Session
 from sparkops.config.recipe import Recipe
 from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
-from sparkops.smoke import checks, claims, coverage, retrieval
 from sparkops.smoke.checks import Steps
 from sparkops.smoke.client import PAUSE_S, Client, StallDetector
+from sparkops.smoke.coverage import CHECKS, Check, planned
 from sparkops.smoke.openai import Unusable
 from sparkops.smoke.prompts import Round
 from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
-
-CHECKS: dict[str, Callable[[Round], Steps]] = {
-    "health": checks.health,
-    "version": checks.version,
-    "models": checks.models,
-    "warm_up": checks.warm_up,
-    "questions": checks.questions,
-    "embeddings": retrieval.embeddings,
-    "rerank": retrieval.rerank,
-    "text": checks.text,
-    "repeat": checks.repeat,
-    "needle": checks.needle,
-    "concurrent": checks.concurrent,
-    "streaming": claims.streaming,
-    "tools": claims.tools,
-    "structured": claims.structured,
-    "reasoning": claims.reasoning,
-    "speed": claims.speed,
-    "negatives": checks.negatives,
-    "metrics": checks.metrics,
-}
-ONCE = {"warm_up"}  # only in the first pass
 
 
 @dataclass(frozen=True)
@@ -91,27 +69,24 @@ class _Suite:
 
     def _pass(self, number: int) -> bool:
         """Run one pass. Return whether all checks passed."""
-        run = Round(self.server.recipe, number, alone=self.server.alone)
-        runs = [check.name for check in coverage.planned(self.server.recipe) if check.runs]
-        if "metrics" in runs:
-            self._take("metrics", number, checks.look_at_metrics(run))
+        run = Round(self.server.recipe, number, alone=self.server.alone, restarts=self.server.restarts)
+        names = [check.name for check in planned(self.server.recipe) if check.runs]
+        runs = {name: CHECKS[name] for name in names if number == 1 or not CHECKS[name].once}
+        for name, check in runs.items():
+            if check.before:
+                self._take(name, number, check.before(run))
         first = len(self.verdicts)
-        for name in runs:
-            if name in ONCE and number > 1:
-                continue
-            verdict = self._check(name, run)
+        for name, check in runs.items():
+            verdict = self._check(name, check, run)
             self.verdicts.append(verdict)
             self.report(verdict)
-            if verdict.ends:
+            if not verdict.ok and (check.ends or verdict.finding.silent):  # further requests would show nothing new
                 return False
         return all(verdict.ok for verdict in self.verdicts[first:])
 
-    def _check(self, name: str, run: Round) -> CheckVerdict:
+    def _check(self, name: str, check: Check, run: Round) -> CheckVerdict:
         start_s, sent = time.monotonic(), len(self.transcript)
-        if name == "restarts":
-            finding = checks.restarts(self.server.restarts())
-        else:
-            finding = self._take(name, run.number, CHECKS[name](run))
+        finding = self._take(name, run.number, check.ask(run))
         verdict = CheckVerdict(name, run.number, time.monotonic() - start_s, finding)
         self.transcript[sent:] = [replace(entry, ok=verdict.ok) for entry in self.transcript[sent:]]
         return verdict

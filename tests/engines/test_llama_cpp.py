@@ -20,7 +20,8 @@ from sparkops.engines.start_log import Stage
 from sparkops.exchange import Reply
 from sparkops.memory.bound import bound
 from sparkops.smoke import openai
-from sparkops.smoke.coverage import planned, window_of
+from sparkops.smoke.coverage import planned
+from sparkops.smoke.prompts import window_of
 from tests.examples import IMAGE_ID, node, rank, recipe
 
 Captured = Callable[[str], str]

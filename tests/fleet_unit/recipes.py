@@ -12,7 +12,7 @@ from tests.fleet_unit.machine import ANSWER
 
 def recipe(base: int, version: str, **changes: Any) -> Recipe:
     """A recipe whose engine is believed after one question; nothing in its swap takes time."""
-    off = {name: {"enabled": False} for name in coverage.DEFAULTS}
+    off = {name: {"enabled": False} for name in coverage.CHECKS}
     questions = {"prompts": [{"prompt": "What is 17*23?", "expect": ANSWER}], "max_wrong": 0}
     swap = {"bake_s": 0, "drain_s": 0, "keep_old_s": 0, "reserve_gib": 0, "memory_timeout_s": 0.2}
     pair = {"tensor_parallel": 2, "executor": "mp", **changes.pop("serve", {})} if changes.pop("pair", False) else {}

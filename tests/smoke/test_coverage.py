@@ -10,7 +10,7 @@ import pytest
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load
 from sparkops.config.smoke import Smoke
-from sparkops.smoke import coverage, suite
+from sparkops.smoke import coverage
 from tests.examples import recipe
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,7 +41,7 @@ def why(of: Recipe, name: str) -> str:
 def test_every_check_can_be_tuned_and_run_in_one_order() -> None:
     tunable = [name for name, field in Smoke.model_fields.items() if hasattr(field.get_default(), "enabled")]
 
-    assert list(coverage.DEFAULTS) == [*suite.CHECKS, "restarts"] == tunable
+    assert list(coverage.CHECKS) == tunable
 
 
 def test_a_plain_recipe_calls_for_what_every_chat_model_does() -> None:
@@ -123,9 +123,11 @@ def test_the_bake_runs_no_check_that_the_gate_did_not(file: Path, disabled: tupl
 
 
 def test_the_bake_runs_no_slow_check_even_if_the_recipe_enables_it() -> None:
-    enabled = {name: {"enabled": True} for name in Smoke.model_fields if name in coverage.DEFAULTS}
+    enabled = {name: {"enabled": True} for name in Smoke.model_fields if name in coverage.CHECKS}
 
-    assert runs(coverage.light(recipe(probe={"smoke": enabled}))) == coverage.LIGHT
+    assert runs(coverage.light(recipe(probe={"smoke": enabled}))) == {
+        name for name, check in coverage.CHECKS.items() if check.light
+    }
 
 
 def test_a_check_that_the_engine_cannot_pass_runs_only_where_the_recipe_enables_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sparkops.config.recipe import Recipe
 from sparkops.exchange import Reply, Request
-from sparkops.smoke import checks, coverage, openai, retrieval, suite
+from sparkops.smoke import checks, coverage, openai, retrieval
 from sparkops.smoke.openai import Unusable
 from sparkops.smoke.prompts import EMBEDDINGS, RERANK, Round
 from sparkops.smoke.retrieval import ANSWERS, PAIRS
@@ -191,9 +191,9 @@ def test_the_other_checks_send_requests_of_the_task(task: str, path: str, first:
         return says({}, status)
 
     run = Round(of(task), window=4096)
-    found = [play(suite.CHECKS[name](run), answer) for name in ("warm_up", "negatives")]
+    found = [play(coverage.CHECKS[name].ask(run), answer) for name in ("warm_up", "negatives")]
 
     assert [finding.problem for finding in found] == ["", ""]
     assert {request.path for request in sent} == {path}
     assert sent[0].body == first
-    assert checks.warm_up is suite.CHECKS["warm_up"]
+    assert checks.warm_up is coverage.CHECKS["warm_up"].ask

@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 from sparkops.config.recipe import Recipe
+from sparkops.config.smoke import Smoke, SmokeCheck
 from sparkops.errors import Interrupted
-from sparkops.smoke import suite
-from sparkops.smoke.results import CheckVerdict, SmokeReport
+from sparkops.exchange import Request
+from sparkops.smoke import openai, suite
+from sparkops.smoke.checks import Steps, one
+from sparkops.smoke.coverage import CHECKS, Check, Planned, planned
+from sparkops.smoke.prompts import MODELS, Round
+from sparkops.smoke.results import CheckFinding, CheckVerdict, SmokeReport
 from sparkops.smoke.suite import Server
 from tests.examples import recipe
 from tests.ports import free_port
@@ -60,9 +65,7 @@ def tuned_recipe(**tuning: Any) -> Recipe:
 def only(*names: str, **tuning: Any) -> Recipe:
     """A recipe in which only these checks run."""
     tuned = {**QUICK, **tuning}
-    return tuned_recipe(
-        **{name: {**tuned.get(name, {}), "enabled": name in names} for name in [*suite.CHECKS, "restarts"]}
-    )
+    return tuned_recipe(**{name: {**tuned.get(name, {}), "enabled": name in names} for name in CHECKS})
 
 
 def probe(engine: Engine, of: Recipe, passes: int = 1, **how: Any) -> SmokeReport:
@@ -81,7 +84,7 @@ def test_an_honest_engine_passes_every_check(engines: Mapping[str, Engine]) -> N
     )
 
     assert (report.failure, report.ok, report.passes) == ("", True, 2)
-    every = [name for name in (*suite.CHECKS, "restarts") if name not in ("embeddings", "rerank")]
+    every = [name for name in CHECKS if name not in ("embeddings", "rerank")]
     assert [verdict.check for verdict in reports if verdict.number == 1] == every
     assert [verdict.check for verdict in reports if verdict.number == 2] == [n for n in every if n != "warm_up"]
     assert tuple(reports) == report.verdicts
@@ -134,6 +137,34 @@ def test_a_late_first_piece_is_told(engines: Mapping[str, Engine]) -> None:
     report = probe(engines["late"], only("streaming", streaming={"first_s": 0.1}))
 
     assert "the first piece arrives late; expected it within 0.1 s; got 0.2 s" in failed(report)["streaming"]
+
+
+class SmokeWithToy(Smoke):
+    """The settings of the suite with those of one check more."""
+
+    toy: SmokeCheck = SmokeCheck()
+
+
+def test_a_further_check_is_one_object_beside_its_settings(
+    engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in its place, is listed with its reason, and can be switched off."""
+
+    def ask(run: Round) -> Steps:
+        cards = openai.cards((yield from one(Request(MODELS))))
+        return CheckFinding("too few models", "two", f"{len(cards)} in pass {run.number}")
+
+    of = only("health")
+    monkeypatch.setitem(CHECKS, "toy", Check(ask, lambda of: (True, f"as {of.name} asks")))
+    settings = SmokeWithToy(**of.probe.smoke.model_dump())
+    of = of.model_copy(update={"probe": of.probe.model_copy(update={"smoke": settings})})
+
+    assert planned(of)[-1] == Planned("toy", runs=True, why="as q asks")
+    assert failed(probe(engines["honest"], of)) == {"toy": "too few models; expected two; got 1 in pass 1"}
+
+    off = settings.model_copy(update={"toy": SmokeCheck(enabled=False)})
+    without = of.model_copy(update={"probe": of.probe.model_copy(update={"smoke": off})})
+    assert probe(engines["honest"], without).failure == ""
 
 
 def test_an_engine_that_dies_ends_the_suite_at_once(engines: Mapping[str, Engine]) -> None:
