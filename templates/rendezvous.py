@@ -74,8 +74,6 @@ def call_head(arguments: dict, deadline: float) -> list[int]:
 def main() -> None:
     arguments = json.loads(sys.argv[1])
     report: dict[str, object] = {
-        "vllm": installed("vllm"),
-        "torch": installed("torch"),
         "ray": installed("ray"),
         "memlock": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         "rdma": sorted(file.name for file in Path("/dev/infiniband").glob("*")),

@@ -38,8 +38,6 @@ SLOW_LINK = Kind("SLOW_LINK", "Tensor parallelism waits for this link at every l
 
 DRIVER = Kind("DRIVER", UNLIKE)
 IMAGE = Kind("IMAGE", ONE_ENGINE)
-VLLM = Kind("VLLM", ONE_ENGINE)
-TORCH = Kind("TORCH", ONE_ENGINE)
 NO_IMAGE = Kind("NO_IMAGE", "A rank starts from the image on its own node.")
 NO_CONTAINER = Kind("NO_CONTAINER", "A rank starts as a container of this image, as the test did.")
 PORT_TAKEN = Kind("PORT_TAKEN", "A rank listens on this port, and fails if another program does.")
@@ -48,7 +46,7 @@ NO_MEETING = Kind(
 )
 RAY_OLD = Kind("RAY_OLD", "Ray before 2.52 ignores RAY_AUTH_MODE: any client that reaches it runs code.")
 MEMLOCK = Kind("MEMLOCK", "RDMA locks the memory that it registers.")
-BEFORE_DEPLOY = (DRIVER, IMAGE, VLLM, TORCH, NO_IMAGE, NO_CONTAINER, PORT_TAKEN, NO_MEETING, RAY_OLD, MEMLOCK)
+BEFORE_DEPLOY = (DRIVER, IMAGE, NO_IMAGE, NO_CONTAINER, PORT_TAKEN, NO_MEETING, RAY_OLD, MEMLOCK)
 """Found only before a deploy with several ranks, which has an image to test."""
 
 SAME_DRIVER = Same(DRIVER, "the NVIDIA driver", "Install the same driver on all nodes; mixed drivers are slow.")
@@ -65,8 +63,6 @@ class Check:
     title: str
     commands: tuple[Command, ...]
     judge: Callable[[Sequence[Outcome]], Iterator[Finding]]
-    rendezvous: bool = False
-    """Whether it is a rendezvous of ranks."""
 
     def __str__(self) -> str:
         return f"{self.node}: {self.title}" + "".join(f"\n      $ {command}" for command in self.commands)
@@ -187,7 +183,6 @@ def _measured(outcome: Outcome) -> float | str:
 
 RAY_TOKENS = (2, 52)
 """The first release of Ray with token authentication (RAY_AUTH_MODE=token)."""
-COPY = "Run one image on all nodes: `sparkops images copy` copies it from one node to the others."
 
 
 def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Finding]:
@@ -214,14 +209,13 @@ def rendezvous(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: 
             title=f"rendezvous of rank {number} from inside {ranks.image}",
             commands=(commands.rendezvous(images[node], rank.options, arguments, script),),
             judge=partial(_judge_rendezvous, fabric.transport, number, rank, head, ranks),
-            rendezvous=True,
         )
 
 
 def _judge_rendezvous(
     transport: Transport, number: int, rank: RankNetwork, head: RankNetwork, ranks: Ranks, outcomes: Sequence[Outcome]
 ) -> Iterator[Finding]:
-    report, port = read_rendezvous(outcomes[0]), ranks.port
+    report, port = _read_rendezvous(outcomes[0]), ranks.port
     if isinstance(report, SparkopsError):
         step = "Test it by hand: docker run --rm --network=host IMAGE python --version"
         problem = f"no test in a container of the image: {why(report)}"
@@ -266,7 +260,7 @@ def _judge_rights(node: str, report: RendezvousReport) -> Iterator[Finding]:
         yield NO_UVERBS.at(node, problem, step)
 
 
-def read_rendezvous(outcome: Outcome) -> RendezvousReport | SparkopsError:
+def _read_rendezvous(outcome: Outcome) -> RendezvousReport | SparkopsError:
     """Return the report of a rank, or why there is none."""
     if isinstance(outcome, SparkopsError):
         return outcome
@@ -274,9 +268,3 @@ def read_rendezvous(outcome: Outcome) -> RendezvousReport | SparkopsError:
         return commands.rendezvous_report(outcome)
     except ValueError as error:
         return SparkopsError(str(error))
-
-
-def same_versions(reports: Mapping[str, RendezvousReport]) -> Iterator[Finding]:
-    """Yield findings if the version of vLLM or torch differs between ranks."""
-    yield from Same(VLLM, "the version of vLLM", COPY).check({node: report.vllm for node, report in reports.items()})
-    yield from Same(TORCH, "the version of torch", COPY).check({node: report.torch for node, report in reports.items()})

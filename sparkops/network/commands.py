@@ -87,8 +87,6 @@ def rendezvous(image: str, options: Sequence[str], arguments: RankRendezvous, sc
 class RendezvousReport:
     """The report of a rank from inside its image. `met`: the ranks that it reached; `taken`: the ports in use."""
 
-    vllm: str
-    torch: str
     ray: str
     memlock_bytes: int
     rdma: tuple[str, ...]
@@ -111,8 +109,6 @@ def rendezvous_report(printed: str) -> RendezvousReport:
     try:
         reply = json.loads((printed.splitlines() or [""])[-1])
         return RendezvousReport(
-            vllm=reply["vllm"],
-            torch=reply["torch"],
             ray=reply["ray"],
             memlock_bytes=reply["memlock"],
             rdma=tuple(reply["rdma"]),

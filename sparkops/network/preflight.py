@@ -8,7 +8,6 @@ from sparkops.config import assets
 from sparkops.errors import SparkopsError
 from sparkops.network import checks
 from sparkops.network.checks import Check, Outcome, Ranks
-from sparkops.network.commands import RendezvousReport
 from sparkops.network.facts import NodeFabric, fabric_query, parse_fabric
 from sparkops.network.finding import Finding
 from sparkops.network.topology import Fabric
@@ -66,7 +65,4 @@ def _try(connected: Connected, due: Sequence[Check], report: OnEvent) -> list[Fi
 
     results = on_each(numbers, work, connected.cancel)
     outcomes = [(numbers[key], result if isinstance(result, list) else [result]) for key, result in results.items()]
-    findings = [finding for check, outcome in outcomes for finding in check.judge(outcome)]
-    read = {check.node: checks.read_rendezvous(outcome[0]) for check, outcome in outcomes if check.rendezvous}
-    reports = {node: report for node, report in read.items() if isinstance(report, RendezvousReport)}
-    return [*findings, *checks.same_versions(reports)]
+    return [finding for check, outcome in outcomes for finding in check.judge(outcome)]

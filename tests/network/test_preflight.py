@@ -26,8 +26,6 @@ from tests.sparks import spark
 
 RANKS = Ranks("x:1", 29501)
 MET = {
-    "vllm": "0.24.0",
-    "torch": "2.11.0",
     "ray": "2.60.0",
     "memlock": -1,
     "rdma": ["uverbs0"],
@@ -111,9 +109,3 @@ def test_a_missing_image_does_not_hide_a_slow_link(bench: Callable[..., Bench]) 
 
     assert tested.run() == [("NO_IMAGE", "b"), ("SLOW_LINK", "b"), ("SLOW_LINK", "b")]
     assert tested.programs() == ["ping", "timeout"]
-
-
-def test_ranks_of_two_versions_are_found(bench: Callable[..., Bench]) -> None:
-    other = {**WELL, "docker": json.dumps({**MET, "vllm": "0.23.0"})}
-
-    assert bench(b=RecordingNode("b", other)).run() == [("VLLM", "b")]
