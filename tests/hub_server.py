@@ -113,12 +113,13 @@ class _Answering(BaseHTTPRequestHandler):
         files = self.hub.files(model)
         if words[:1] == ["tree"]:
             body: object = [
-                {"type": "file", "path": name, "oid": _sha1(file), "size": file.stat().st_size}
+                {"type": "file", "path": name, "oid": _sha1(file), "size": file.stat().st_size, **_lfs(file, "oid")}
                 for name, file in files.items()
             ]
         else:
             siblings = [
-                {"rfilename": name, "size": file.stat().st_size, "blobId": _sha1(file)} for name, file in files.items()
+                {"rfilename": name, "size": file.stat().st_size, "blobId": _sha1(file), **_lfs(file, "sha256")}
+                for name, file in files.items()
             ]
             body = {"id": model, "modelId": model, "sha": COMMIT, "private": False, "siblings": siblings, "tags": []}
         self._send(HTTPStatus.OK, json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -162,3 +163,10 @@ class _Answering(BaseHTTPRequestHandler):
 
 def _sha1(file: Path) -> str:
     return hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+def _lfs(file: Path, key: str) -> dict[str, object]:
+    """What a hub says of a large file: the digest of its bytes."""
+    size = file.stat().st_size
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return {"lfs": {key: digest, "size": size, "pointerSize": 134}} if file.suffix == ".safetensors" else {}

@@ -104,7 +104,7 @@ def pull(
 ) -> None:
     """Download a recipe's weights to one node
 
-    An interrupted download continues where it stopped.
+    An interrupted download continues where it stopped. Each file must have the size and sha256 that the hub lists.
 
     The download runs in an image of its own, built on the node, so that the recipe's image never sees the token.
 

@@ -69,6 +69,10 @@ FAILURES: Mapping[str, tuple[str, str]] = {
         "Remove the image sparkops/hub from the node, then run the command again.",
     ),
     "incomplete": ("the downloaded files differ from the hub's list", "Run the command again: it continues."),
+    "damaged": (
+        "a file differs from the hub's list after two downloads",
+        "Check the proxy or mirror, the node's disk and its memory, then run the command again.",
+    ),
     "unreachable": (
         "the hub cannot be reached from this node",
         "Pull on a node with internet (--node), or through a mirror (--endpoint); then: sparkops models copy. "

@@ -7,12 +7,14 @@ output is JSON: the bytes so far, and at the end the result or the error.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import attended
 import checkpoint
@@ -42,7 +44,7 @@ class Refused(Exception):
 
 
 def fetch(request):
-    """Look up the repository, check the disk, download missing files, compare their sizes with the hub's list."""
+    """Look up the repository, check the disk, download missing files, compare sizes and digests with the hub's list."""
     hub = library()
     token = request["token"] or False
     api = hub.HfApi(token=token)
@@ -50,27 +52,53 @@ def fetch(request):
     directory = f"{request['directory']}.partial"
     handle = partial.claim(directory, f"pull {request['id']}@{info.sha}")
     clear(directory)
-    expected = sizes(hub, info, request)
-    room(directory, expected)
-    counting(directory, sum(expected.values()))
+    expected = chosen(hub, info, request)
+    total = sum(file.size or 0 for file in expected)
+    room(directory, total)
+    counting(directory, total)
+    attempt = (hub, info.sha, request, directory, expected)
+    if problems := download(*attempt) and download(*attempt):  # once more, without the damaged files
+        raise problems[0]
+    checkpoint.write_marker(directory, {"model": request["id"], "asked": request["revision"], "commit": info.sha})
+    os.close(handle)  # the client may rename the directory after this message
+    report(done={"commit": info.sha, "bytes": total})
+
+
+def download(hub, commit, request, directory, expected):
+    """Download missing files. Removes each one that differs from the hub's list, and returns why."""
     # Pin the commit that was looked up. Without the hub, the library returns an incomplete directory as a success.
     hub.snapshot_download(
         request["id"],
-        revision=info.sha,
+        revision=commit,
         local_dir=directory,
         allow_patterns=request["include"] or None,
         ignore_patterns=request["exclude"] or None,
-        token=token,
+        token=request["token"] or False,
         max_workers=FILES_AT_ONCE,
     )
-    for name, size in expected.items():
-        path = os.path.join(directory, name)
-        present = os.path.getsize(path) if os.path.isfile(path) else -1
-        if present != size:
-            raise Refused("incomplete", f"{name}: {max(present, 0)} of {size} bytes")
-    checkpoint.write_marker(directory, {"model": request["id"], "asked": request["revision"], "commit": info.sha})
-    os.close(handle)  # the client may rename the directory after this message
-    report(done={"commit": info.sha, "bytes": sum(expected.values())})
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        return [problem for problem in pool.map(lambda file: difference(directory, file), expected) if problem]
+
+
+def difference(directory, file):
+    """Return how a file differs from the hub's list, and remove it: the library would keep it. None if it does not.
+
+    The library compares no digest. The list has the sha256 of large files (LFS); that of a mirror may lack it.
+    """
+    path, size = os.path.join(directory, file.rfilename), file.size or 0
+    if not os.path.isfile(path):
+        return Refused("incomplete", f"{file.rfilename}: 0 of {size} bytes")
+    problem = None
+    if os.path.getsize(path) != size:
+        problem = Refused("incomplete", f"{file.rfilename}: {os.path.getsize(path)} of {size} bytes")
+    elif file.lfs:
+        with open(path, "rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        if digest != file.lfs.sha256:
+            problem = Refused("damaged", f"{file.rfilename}: sha256 {digest}, expected {file.lfs.sha256}")
+    if problem:
+        os.unlink(path)
+    return problem
 
 
 def library():
@@ -82,15 +110,15 @@ def library():
     return huggingface_hub
 
 
-def sizes(hub, info, request):
-    """Return the size in bytes of every required file. Raises Refused if the repository lacks one of `include`."""
+def chosen(hub, info, request):
+    """Return every required file of the hub's list. Raises Refused if the repository lacks one of `include`."""
     include, exclude = request["include"] or None, request["exclude"] or None
     names = (file.rfilename for file in info.siblings)
-    chosen = set(hub.utils.filter_repo_objects(names, allow_patterns=include, ignore_patterns=exclude))
-    lacking = sorted(set(include or ()) - chosen)
+    names = set(hub.utils.filter_repo_objects(names, allow_patterns=include, ignore_patterns=exclude))
+    lacking = sorted(set(include or ()) - names)
     if lacking:
         raise Refused("file", f"{lacking[0]} is not in {request['id']}")
-    return {file.rfilename: file.size or 0 for file in info.siblings if file.rfilename in chosen}
+    return [file for file in info.siblings if file.rfilename in names]
 
 
 def clear(directory):
@@ -101,9 +129,9 @@ def clear(directory):
                 os.unlink(os.path.join(place, name))
 
 
-def room(directory, expected):
+def room(directory, total):
     """Refuse before the disk is full."""
-    missing, free = sum(expected.values()) - present_bytes(directory), shutil.disk_usage(directory).free
+    missing, free = total - present_bytes(directory), shutil.disk_usage(directory).free
     if missing > free:
         raise Refused("disk", f"{missing} bytes to download, {free} free")
 

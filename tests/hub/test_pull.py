@@ -5,6 +5,7 @@ tests/real/test_models.py runs it with the real library, in the image of a recip
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -21,9 +22,10 @@ from tests.safetensors import two_shards
 from tests.weights.places import member
 
 COMMIT = "c" * 40
-# It copies the directory SOURCE, and says about it what the files `lies` and `raises` beside it say.
+# It copies the directory SOURCE, and says about it what the files `lies` and `raises` beside it say. It damages as many
+# downloads of a file as the file `damages` beside it has bytes.
 LIBRARY = """
-import builtins, fnmatch, json, os, pathlib, shutil, types
+import builtins, fnmatch, hashlib, json, os, pathlib, shutil, types
 
 SOURCE = pathlib.Path(os.environ["SOURCE"])
 
@@ -46,7 +48,10 @@ class HfApi:
         lies = SOURCE.with_name("lies")
         more = json.loads(lies.read_text()) if lies.exists() else {}
         sizes = {**{name: f.stat().st_size for name, f in files().items()}, **more}
-        siblings = [types.SimpleNamespace(rfilename=name, size=size) for name, size in sizes.items()]
+        def lfs(name):
+            large = name.endswith(".safetensors") and name in files()
+            return large and types.SimpleNamespace(sha256=hashlib.sha256(files()[name].read_bytes()).hexdigest())
+        siblings = [types.SimpleNamespace(rfilename=name, size=size, lfs=lfs(name)) for name, size in sizes.items()]
         return types.SimpleNamespace(sha="COMMIT", siblings=siblings)
 
 def filter_repo_objects(items, allow_patterns, ignore_patterns):
@@ -60,7 +65,13 @@ def snapshot_download(id, revision, local_dir, allow_patterns, ignore_patterns, 
     for name in filter_repo_objects(files(), allow_patterns, ignore_patterns):
         target = pathlib.Path(local_dir, name)
         target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():  # as the real one does
+            continue
         shutil.copyfile(files()[name], target)
+        damages = SOURCE.with_name("damages")
+        if name == "model-1-of-2.safetensors" and damages.exists() and damages.stat().st_size:
+            os.truncate(damages, damages.stat().st_size - 1)
+            target.write_bytes(bytes(target.stat().st_size))
 """.replace("COMMIT", COMMIT)
 
 
@@ -147,6 +158,34 @@ def test_a_file_that_did_not_arrive_whole_is_named(tmp_path: Path, source: Path)
     source.with_name("lies").write_text('{"model-3.safetensors": 700}')
 
     assert pull(tmp_path)[-1] == {"error": "incomplete", "text": "model-3.safetensors: 0 of 700 bytes"}
+
+
+def test_a_file_that_is_cut_off_on_the_disk_is_downloaded_anew(tmp_path: Path, source: Path) -> None:
+    pull(tmp_path)
+    (tmp_path / "n1/q.partial/config.json").write_bytes(b"")
+
+    assert "done" in pull(tmp_path)[-1]
+    assert (tmp_path / "n1/q.partial/config.json").read_bytes() == (source / "config.json").read_bytes()
+
+
+def test_a_file_with_other_bytes_than_the_hubs_is_downloaded_once_more(tmp_path: Path, source: Path) -> None:
+    source.with_name("damages").write_bytes(b"x")
+
+    assert "done" in pull(tmp_path)[-1]
+    file = "model-1-of-2.safetensors"
+    assert (tmp_path / "n1/q.partial" / file).read_bytes() == (source / file).read_bytes()
+
+
+def test_a_file_that_arrives_damaged_twice_is_removed_and_named_with_both_digests(tmp_path: Path, source: Path) -> None:
+    source.with_name("damages").write_bytes(b"xx")
+    file = source / "model-1-of-2.safetensors"
+    digests = [hashlib.sha256(content).hexdigest() for content in (bytes(file.stat().st_size), file.read_bytes())]
+
+    text = f"{file.name}: sha256 {digests[0]}, expected {digests[1]}"
+    assert pull(tmp_path)[-1] == {"error": "damaged", "text": text}
+    assert not (tmp_path / "n1/q.partial" / file.name).exists()
+    assert not (tmp_path / "n1/q.partial/.sparkops.json").exists()
+    assert "done" in pull(tmp_path)[-1]
 
 
 def test_a_model_that_is_too_large_is_refused_before_it_is_fetched(tmp_path: Path, source: Path) -> None:
