@@ -350,8 +350,16 @@ def _fill(conversion: Conversion, name: str, service: str, model: str, serve: di
     conversion.guessed = {
         **({} if states_service else {"service": "guessed from the model's name; clients use this name"}),
         **({} if conversion.use else {"image": _image_comment(conversion)}),
-        "memory": f"guessed from {kind.share_flag}",
+        "memory": f"guessed from {kind.share_flag}{_too_much(claim, kind.share_flag)}",
     }
+
+
+def _too_much(claim: float, flag: str) -> str:
+    """Return what to do about a claim that no Spark can meet; empty for another one."""
+    if claim <= SHOWN_GIB:
+        return ""
+    refused = f"; `sparkops plan` refuses {claim} GiB on a Spark, which has {SHOWN_GIB}"
+    return f"{refused}: lower {flag} and claim_gib (0.01 is {SHOWN_GIB / 100:.1f} GiB), or claim what a start took"
 
 
 def _image(conversion: Conversion, serve: Mapping[str, Any]) -> dict[str, Any]:

@@ -225,3 +225,19 @@ def test_a_method_of_quantization_that_the_checkpoint_states_is_not_needed(
 
     assert [part.kind for part in conversion.omissions if part.key == "quantization"] == [result] * bool(result)
     assert conversion.data["serve"]["args"] == ({} if result else {"quantization": method})
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.95, False), (0.97, True)])
+def test_a_claim_that_exceeds_a_spark_is_said_with_what_to_do(tmp_path: Path, share: float, said: bool) -> None:
+    conversion = of(tmp_path, command(f"vllm serve a/b --gpu-memory-utilization {share}"))
+
+    claim = conversion.data["memory"]["claim_gib"]
+    refused = f"; `sparkops plan` refuses {claim} GiB on a Spark, which has 121.7: lower gpu-memory-utilization and"
+    assert (refused in conversion.guessed["memory"], claim > 121.7) == (said, said)
+
+
+def test_sglangs_own_share_exceeds_a_spark_with_what_it_takes_beside(tmp_path: Path) -> None:
+    text = "recipe_version: '2'\nmodel: a/b\nruntime: sglang\ncontainer: registry.example/sglang:1\n"
+    conversion = of(tmp_path, command("sglang serve --model-path a/b", head=text))
+
+    assert "refuses 122 GiB" in conversion.guessed["memory"]
