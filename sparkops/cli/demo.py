@@ -75,6 +75,8 @@ def demo(
 
     Example: sparkops demo --keep
     """
+    if remove and (port != PORT or vllm or keep):
+        raise UsageError("--remove: not with --port, --vllm or --keep", next_step=REMOVE)
     place, engine, ports = Place(_directory()), VLLM if vllm else STAND_IN, Ports(port)
     if remove:
         _remove(place, yes=yes, json=json)

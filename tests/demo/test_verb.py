@@ -133,6 +133,16 @@ def test_without_record_and_directory_nothing_is_removed(
     assert record.FORGET not in node.ran
 
 
+@pytest.mark.parametrize("option", [{"port": 9000}, {"vllm": True}, {"keep": True}])
+def test_a_removal_refuses_options_of_a_demonstration(option: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_member", Mock(side_effect=AssertionError))
+
+    with pytest.raises(UsageError, match="--remove: not with --port, --vllm or --keep") as refused:
+        demo.demo(Mock(), remove=True, **option)
+
+    assert refused.value.next_step == REMOVE
+
+
 def test_a_second_demonstration_is_refused_although_the_directory_of_the_first_was_deleted(
     machine: Callable[[str], RecordingNode], tmp_path: Path
 ) -> None:
