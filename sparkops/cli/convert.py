@@ -60,7 +60,8 @@ def import_(
     Example: sparkops import their-recipe.yaml -o recipes/mine.yaml
     """
     if not file.exists():
-        raise UsageError(f"file not found: {file}")
+        step = "Correct the path: expected a recipe of another tool on this machine."
+        raise UsageError(f"file not found: {file}", next_step=step)
     if file.is_dir():
         raise _no_recipe(file)
     original = other_tools.read(file)

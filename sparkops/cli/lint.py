@@ -94,7 +94,7 @@ def _files(paths: Sequence[Path]) -> Iterator[Path]:
         elif path == STDIN or path.exists():
             yield path
         else:
-            raise UsageError(f"file not found: {path}")
+            raise UsageError(f"file not found: {path}", next_step="Correct the path, or check all: sparkops lint")
 
 
 def _inside(directory: Path) -> Iterator[Path]:

@@ -288,3 +288,11 @@ def test_a_checkout_is_answered_with_its_recipes(tmp_path: Path) -> None:
     assert str(ran.exception) == (
         f"{tmp_path} is a directory: expected one recipe. It has:\n  {recipes[1]}\n  {recipes[0]}"
     )
+
+
+def test_a_file_that_does_not_exist_has_a_next_step(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["import", str(tmp_path / "nope")])
+
+    assert isinstance(ran.exception, UsageError)
+    assert str(ran.exception) == f"file not found: {tmp_path / 'nope'}"
+    assert ran.exception.next_step.startswith("Correct the path")

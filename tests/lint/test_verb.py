@@ -181,7 +181,10 @@ def test_rules_are_chosen_by_name(sparkops: Sparkops) -> None:
             "unknown rule torch-pins\n  next: Did you mean torch-pin? All rules: sparkops lint --rules\n",
         ),
         (["--format", "xml", "Dockerfile"], "--format: unknown format xml, expected one of: text, json, sarif\n"),
-        (["Dockerfile", "none"], "file not found: none\n"),
+        (
+            ["Dockerfile", "none"],
+            "file not found: none\n  next: Correct the path, or check all: sparkops lint\n",
+        ),
         (["empty"], "empty has no Dockerfile or recipe\n  next: Pass the files by name.\n"),
     ],
 )
