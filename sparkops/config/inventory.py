@@ -180,7 +180,7 @@ class Fleet(Section):
 def load(file: Path) -> Fleet:
     """Read and check an inventory. Raises ConfigError."""
     read = source.read(file)
-    inventory = source.validate(read, Inventory)
+    inventory = source.validate(read, Inventory, "All keys: sparkops schema inventory --markdown")
     nodes = {name: _with_defaults(name, node, inventory.defaults) for name, node in inventory.nodes.items()}
     for name, node in nodes.items():
         _check_jumps(read, name, nodes)

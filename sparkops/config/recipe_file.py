@@ -52,7 +52,7 @@ def load_unlocked(file: Path, nodes: Collection[str] | None = None) -> Recipe:
 def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str], *, parts: bool) -> tuple[Source, Recipe]:
     read = overlay.read(file)
     overlay.apply(read, set_)
-    recipe = source.validate(read, Recipe)
+    recipe = source.validate(read, Recipe, "All keys: sparkops schema recipe --markdown")
     recipe._origin = Origin(file)
     problems = [*_problems(recipe, file, nodes), *(_missing_parts(recipe.image) if parts else ())]
     if problems:
@@ -118,7 +118,7 @@ def lock_file(recipe: Path) -> Path:
 def read_lock(file: Path) -> Lock | None:
     """Read a lock; None without one. Raises ConfigError."""
     if os.path.lexists(file) or shipped.packed(file) is not None:
-        return source.validate(source.read(file), Lock)
+        return source.validate(source.read(file), Lock, f"sparkops lock {file.stem}")
     return None
 
 

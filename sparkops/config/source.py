@@ -92,10 +92,17 @@ def value(place: Path, where: Location, text: str) -> object:
     return None if node is None else _value(source, where, node, 0)
 
 
-def validate(source: Source, model: type[Model]) -> Model:
-    """Check the data of a file against `model`. Raises ConfigError for all that is wrong, a line each."""
+def validate(source: Source, model: type[Model], next_step: str = "") -> Model:
+    """Check the data of a file against `model`. Raises ConfigError for all that is wrong, a line each.
+
+    `next_step` is for a file of another kind.
+    """
     if not isinstance(source.data, dict):
-        raise source.fail((), "expected a mapping of keys to values, like `name: my-recipe`")
+        keys = ", ".join(name for name, field in model.model_fields.items() if field.is_required())
+        got = "a list" if isinstance(source.data, list) else repr(source.data)[:40]
+        error = source.fail((), f"expected a mapping of keys to values (required: {keys}), got {got}")
+        error.next_step = next_step
+        raise error
     try:
         return model.model_validate(source.data)
     except ValidationError as error:

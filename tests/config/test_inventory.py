@@ -163,7 +163,8 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("- a\n", "1: expected a mapping of keys to values, like `name: my-recipe`"),
+        ("- a\n", "1: expected a mapping of keys to values (required: nodes), got a list"),
+        ("spark-1\n", "1: expected a mapping of keys to values (required: nodes), got 'spark-1'"),
         ("defaults: {}\n", "1: nodes: missing, but required"),
         ("nodes: {}\n", "1: nodes: expected at least 1 item"),
         ("nodes: [a]\n", "1: nodes: expected a mapping of keys to values"),
@@ -283,6 +284,13 @@ def test_a_mistake_names_its_line_and_field(text: str, error: str) -> None:
         load(text)
 
     assert str(caught.value) == f"inventory.yaml:{error}"
+
+
+def test_a_file_of_another_kind_has_a_next_step() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load("- spark-1\n")
+
+    assert caught.value.next_step == "All keys: sparkops schema inventory --markdown"
 
 
 def test_the_gateway_calls_engines_of_its_own_node_on_loopback() -> None:
