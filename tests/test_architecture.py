@@ -23,7 +23,6 @@ REACHING = {
     "cli",
     "demo.counting",
     "deploy.fitting",
-    "deploy.intents",
     "deploy.leads",
     "deploy.node_checks",
     "deploy.observe",

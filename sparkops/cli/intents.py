@@ -11,7 +11,7 @@ from sparkops.cli.named import require_service
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data_json, say
 from sparkops.config.inventory import Fleet
-from sparkops.deploy import intents, leads
+from sparkops.deploy import leads, sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions
 from sparkops.errors import InPlaceFailed, NeedsOperator, PlanRefused, SparkopsError, UsageError
@@ -144,12 +144,12 @@ def send_stop(fleet: Fleet, service: str, options: Options, *, forget: bool = Fa
 
 
 def _stopping(service: str) -> Accept:
-    return lambda operation, leader: operation.until_free(lambda: intents.stop(leader, service))
+    return lambda operation, leader: operation.until_free(lambda: sending.stop(leader, service))
 
 
 def _forget(operation: Operation, leader: Leader, service: str, *, json: bool) -> None:
     """Let the leader of a stopped service forget it. Raises Busy, PlanRefused, NodeError."""
-    if not operation.until_free(partial(intents.forget, leader, service)):
+    if not operation.until_free(partial(sending.forget, leader, service)):
         _print_nothing(service, json=json)
         return
     say(f"{service}: forgotten; its names and port are free", fg="green")

@@ -11,7 +11,7 @@ from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, SERVICE, WAIT, WITHOUT
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
-from sparkops.deploy import intents, sending
+from sparkops.deploy import sending
 from sparkops.errors import UsageError
 from sparkops.guard_client.replies import lines
 
@@ -27,7 +27,7 @@ def promote(
     """
     options = Options(wait_s=wait, detach=detach, json=json)
     fleet = load_fleet(context.obj)
-    send(fleet, service, lambda at, leader: at.until_free(lambda: intents.promote(leader, service)), options)
+    send(fleet, service, lambda at, leader: at.until_free(lambda: sending.promote(leader, service)), options)
 
 
 def rollback(
@@ -65,7 +65,7 @@ def cancel(
     """
     options = Options(wait_s=wait, detach=detach, json=json)
     fleet = load_fleet(context.obj)
-    send(fleet, service, lambda at, leader: at.until_free(lambda: intents.cancel(leader, service)), options, back=True)
+    send(fleet, service, lambda at, leader: at.until_free(lambda: sending.cancel(leader, service)), options, back=True)
 
 
 def stop(
@@ -104,7 +104,7 @@ def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None
     Example: sparkops follow qwen3.5-122b
     """
     fleet = load_fleet(context.obj)
-    send(fleet, service, lambda at, leader: intents.in_progress(leader, service, at.report), Options(json=json))
+    send(fleet, service, lambda at, leader: sending.in_progress(leader, service, at.report), Options(json=json))
 
 
 def hold(
@@ -137,7 +137,7 @@ def unhold(context: typer.Context, service: SERVICE) -> None:
 
 def _hold(fleet: Fleet, service: str, reason: str) -> None:
     with leader_of(fleet, service) as (_, leader):
-        intents.hold(leader, service, reason)
+        sending.hold(leader, service, reason)
 
 
 def history(context: typer.Context, service: SERVICE, json: JSON = False) -> None:
@@ -148,7 +148,7 @@ def history(context: typer.Context, service: SERVICE, json: JSON = False) -> Non
     Example: sparkops history qwen3.5-122b
     """
     with leader_of(load_fleet(context.obj), service) as (operation, leader):
-        events = intents.events(operation.connected, {operation.node: leader}, service)
+        events = sending.events(operation.connected, {operation.node: leader}, service)
     if json:
         data_json({"service": service, "events": events})
     for event in () if json else events:

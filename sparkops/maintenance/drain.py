@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sparkops.deploy import intents, observe, sending
+from sparkops.deploy import observe, sending
 from sparkops.deploy.deployment import release_of
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan
@@ -216,9 +216,9 @@ def _accepted(
             chosen = _elsewhere(operation, planned.plan.node, options)
             return sending.deploy(operation, leader, draft.plan.release, chosen, draft)
         case Action.STOP:
-            return operation.until_free(partial(intents.stop, leader, step.service))
+            return operation.until_free(partial(sending.stop, leader, step.service))
         case Action.FOLLOW:
-            return intents.in_progress(leader, step.service, operation.report)
+            return sending.in_progress(leader, step.service, operation.report)
         case _:
             return None
 

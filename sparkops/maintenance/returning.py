@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sparkops.deploy import intents, sending
+from sparkops.deploy import sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan, nodes_of
 from sparkops.deploy.sending import Draft
@@ -162,6 +162,6 @@ def _accepted(operation: Operation, leader: Leader, step: Step, planned: Planned
             options = DeployOptions(tuple(rank.node for rank in draft.plan.ranks))
             return sending.deploy(operation, leader, draft.plan.release, options, draft)
         case Action.FOLLOW:
-            return operation.until_free(partial(intents.in_progress, leader, step.service, operation.report))
+            return operation.until_free(partial(sending.in_progress, leader, step.service, operation.report))
         case _:
             return None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparkops.config.node import LOOPBACK, NodeConfig
-from sparkops.deploy import intents, sending
+from sparkops.deploy import sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions
 from sparkops.errors import Busy, Interrupted, PlanRefused, UsageError
@@ -319,12 +319,12 @@ def test_with_a_wait_the_deploy_is_planned_again_once_the_service_is_free(make: 
     world = make(1)
     serve(world, world.release("1", **SMALL))
     with led(world) as (_, leader):
-        intents.hold(leader, "chat", "fair")
+        sending.hold(leader, "chat", "fair")
     held = journal(world).revision
 
     def free() -> None:
         with led(world) as (_, leader):
-            intents.hold(leader, "chat", "")
+            sending.hold(leader, "chat", "")
 
     ending = threading.Thread(target=free)
     world.listeners["waiting: chat is on hold: fair"] = ending.start
@@ -362,7 +362,7 @@ def test_without_a_wait_a_hold_is_busy_at_once(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))
     with led(world) as client:
-        intents.hold(client[1], "chat", "fair")
+        sending.hold(client[1], "chat", "fair")
 
         with pytest.raises(Busy, match="chat is on hold: fair"):
             sending.deploy(*client, world.release("2", **SMALL), ON_N1)
@@ -377,7 +377,7 @@ def test_a_release_that_is_not_to_be_promoted_waits_until_it_is(make: Make) -> N
 
         waiting = finished(world, client, accepted)
         (peer(world).directory / "halt").unlink()
-        promoted = finished(world, client, intents.promote(client[1], "chat"))
+        promoted = finished(world, client, sending.promote(client[1], "chat"))
 
     assert (waiting.result, promoted.result) == ("waiting", "done")
 
@@ -405,10 +405,10 @@ def test_promote_after_a_colleague_has_cancelled_is_refused(make: Make) -> None:
     with led(world) as client:
         accepted = sending.deploy(*client, world.release("2", **SMALL), replace(ON_N1, promote=False))
         finished(world, client, accepted)
-        overtaken: Any = Overtaken(client[1], [lambda: intents.cancel(client[1], "chat")])
+        overtaken: Any = Overtaken(client[1], [lambda: sending.cancel(client[1], "chat")])
 
         with pytest.raises(PlanRefused, match="chat: no release waits for promotion"):
-            intents.promote(overtaken, "chat")
+            sending.promote(overtaken, "chat")
 
     assert [sent["intent"]["kind"] for sent in peer(world).requests("intend")][-3:] == ["cancel", "promote", "promote"]
 
@@ -418,7 +418,7 @@ def test_promote_without_a_release_that_waits_is_refused(make: Make) -> None:
     serve(world, world.release("1"))
 
     with led(world) as (_, leader), pytest.raises(PlanRefused, match="chat: no release waits for promotion"):
-        intents.promote(leader, "chat")
+        sending.promote(leader, "chat")
 
 
 def test_a_failed_release_ends_with_what_failed_and_what_serves(make: Make) -> None:
@@ -438,10 +438,10 @@ def test_cancel_returns_from_an_unfinished_swap(make: Make) -> None:
     with led(world) as client:
         sending.deploy(*client, world.release("2", **SMALL), ON_N1)
 
-        ending = finished(world, client, intents.cancel(client[1], "chat"))
+        ending = finished(world, client, sending.cancel(client[1], "chat"))
 
         with pytest.raises(PlanRefused, match="chat: no unfinished swap to cancel"):
-            intents.cancel(client[1], "chat")
+            sending.cancel(client[1], "chat")
     assert (ending.result, ending.release) == ("cancelled", world.release("1").id)
 
 
@@ -480,7 +480,7 @@ def test_a_rollback_that_has_waited_is_planned_on_the_journal_of_its_turn(make: 
     serve(world, world.release("1", **SMALL))
     with led(world) as client:
         finished(world, client, sending.deploy(*client, world.release("2", **SMALL), ON_N1))
-        intents.hold(client[1], "chat", "fair")
+        sending.hold(client[1], "chat", "fair")
     warm, revisions = journal(world), list[int]()
 
     def retire() -> None:
@@ -529,8 +529,8 @@ def test_stop_is_followed_until_nothing_runs(make: Make) -> None:
     serve(world, world.release("1"))
 
     with led(world) as client:
-        ending = finished(world, client, intents.stop(client[1], "chat"))
-        assert intents.stop(client[1], "chat") is None
+        ending = finished(world, client, sending.stop(client[1], "chat"))
+        assert sending.stop(client[1], "chat") is None
 
     assert (ending.result, ending.exit_code) == ("stopped", 0)
     assert journal(world).stopped == ()
@@ -541,11 +541,11 @@ def test_a_second_stop_joins_the_one_whose_engines_have_not_ended(make: Make) ->
     serve(world, world.release("1"))
     (peer(world).directory / "halt").write_text("stop")
     with led(world) as client:
-        intents.stop(client[1], "chat")
-        joined_draining = intents.stop(client[1], "chat")
+        sending.stop(client[1], "chat")
+        joined_draining = sending.stop(client[1], "chat")
         peer(world).advance("chat")
-        joined_ending = intents.stop(client[1], "chat")
-        followed = intents.in_progress(client[1], "chat", world.receive)
+        joined_ending = sending.stop(client[1], "chat")
+        followed = sending.in_progress(client[1], "chat", world.receive)
         (peer(world).directory / "halt").unlink()
         ending = finished(world, client, joined_ending)
 
@@ -577,7 +577,7 @@ def test_a_ray_pair_that_is_deployed_again_keeps_no_rank_with_an_earlier_token(m
         with led(world) as client:
             sending.deploy(*client, pair, DeployOptions(nodes=("n1", "n2")))
             targets += [swap.target for swap in (journal(world).swap,) if swap]
-            intents.cancel(client[1], "chat")
+            sending.cancel(client[1], "chat")
 
     for node, before, after in zip(("n1", "n2"), *(target.ranks for target in targets), strict=True):
         requests = peer(world, node).requests("secret")
@@ -657,7 +657,7 @@ def test_ctrl_c_ends_only_the_following(make: Make) -> None:
 
         assert caught.value.exit_code == 130
         assert caught.value.next_step == "sparkops follow chat\nsparkops cancel chat"
-        followed = intents.in_progress(client[1], "chat", world.receive)
+        followed = sending.in_progress(client[1], "chat", world.receive)
         assert finished(world, client, followed).result == "done"
 
 
