@@ -17,6 +17,7 @@ from sparkops.config.fields import Section
 from sparkops.config.inventory import Inventory
 from sparkops.config.recipe import Recipe
 from sparkops.config.reference import as_model, described, reference
+from sparkops.doctor import diagnosis
 from sparkops.errors import SparkopsError
 from sparkops.status import picture
 from sparkops.status.picture import Status
@@ -31,10 +32,9 @@ BUG = 3
 
 def models() -> list[type[BaseModel]]:
     """Every model that a file or `--json` shows, in the order in which they are written."""
-    sections = (value for module in (inventory, recipe, smoke) for value in vars(module).values())
+    sections = (value for module in (inventory, recipe, smoke, diagnosis) for value in vars(module).values())
     shown = (value for value in sections if inspect.isclass(value) and issubclass(value, BaseModel))
-    status = (value for module in (picture, picture) for value in vars(module).values())
-    rows = (as_model(value) for value in status if inspect.isclass(value) and is_dataclass(value))
+    rows = (as_model(value) for value in vars(picture).values() if inspect.isclass(value) and is_dataclass(value))
     return list(dict.fromkeys(model for model in (*shown, *rows) if model not in (BaseModel, Section)))
 
 

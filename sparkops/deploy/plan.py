@@ -50,7 +50,7 @@ def _unknown(node: str, why: str) -> Finding:
 
 @dataclass(frozen=True)
 class Site:
-    """One rank of green on its node. `stops` are the containers that stop there before it starts."""
+    """One rank of the new release on its node. `stops` are the containers that stop there before it starts."""
 
     rank: Rank
     node: Observed
@@ -155,9 +155,9 @@ class Plan:
         return self.ranks[0]
 
     @property
-    def blue(self) -> Deployment | None:
-        """The release that serves."""
-        return self.current.blue
+    def source(self) -> Deployment | None:
+        """The release that serves, which this one replaces."""
+        return self.current.source
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -188,8 +188,8 @@ class Plan:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        blue = self.current.blue if self.mode is Mode.IN_PLACE else None
-        stops = frozenset(rank.container for item in (blue, *self.leaves) if item for rank in item.ranks)
+        source = self.source if self.mode is Mode.IN_PLACE else None
+        stops = frozenset(rank.container for item in (source, *self.leaves) if item for rank in item.ranks)
         return tuple(
             Site(
                 rank,
@@ -235,8 +235,8 @@ class Plan:
     def _lines(self) -> Iterator[str]:
         yield f"service {self.release.service}, release {self.release.id}, mode {self.mode}"
         yield from (f"  {note}" for note in opt_in.notes(self.release.recipe.serve, self.release.recipe.engine))
-        blue = self.blue
-        was = f"{blue.release} ({blue.slot}) on {' and '.join(nodes_of(blue))}" if blue else "nothing"
+        source = self.source
+        was = f"{source.release} ({source.slot}) on {' and '.join(nodes_of(source))}" if source else "nothing"
         on = " and ".join(rank.node for rank in self.ranks)
         yield f"  from {was} to {self.rank.slot} on {on}, port {self.rank.port}"
         yield from (f"  {note}" for note in self.arithmetic())
@@ -319,7 +319,7 @@ def _options(
     slot = current.slot.other if current.slot else Slot.BLUE
     free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
     for mode, names in _ways(release.recipe.serve.tensor_parallel, free, current):
-        if current.blue is None or options.mode in (None, mode):
+        if current.source is None or options.mode in (None, mode):
             ranks = tuple(Rank(release, slot, name, index) for index, name in enumerate(names))
             yield Plan(mode, ranks, tuple(observed[name] for name in names), current, options, rules)
 
@@ -330,11 +330,11 @@ def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterato
     def freest(names: tuple[str, ...]) -> float:
         return -min(free_gib[name] for name in names)
 
-    groups, blue = [*combinations(free_gib, size)], current.blue
-    if blue is None:
+    groups, source = [*combinations(free_gib, size)], current.source
+    if source is None:
         yield from ((Mode.FIRST, names) for names in sorted(groups, key=freest))
         return
-    old = {*nodes_of(blue)}
+    old = {*nodes_of(source)}
     apart = [names for names in groups if not {*names} & old]
     yield from ((Mode.ACROSS, names) for names in sorted(apart, key=freest))
     shared = sorted((names for names in groups if names not in apart), key=lambda names: {*names} != old)

@@ -51,7 +51,7 @@ class Observed:
 class Current:
     """The state before a swap: the release that serves, and the slot of the one that serves or served last."""
 
-    blue: Deployment | None = None
+    source: Deployment | None = None
     slot: Slot | None = None
     idle: tuple[Deployment, ...] = ()
     """Releases without traffic whose engines may run: warm for a rollback, or failed. They make room."""

@@ -93,8 +93,8 @@ def deploy_plan(
     """Return the plan of a deploy from what the nodes report. Raises PlanRefused, Busy and errors of nodes."""
     replaced = current(state)
     observed = foreseen(observe.before_deploy(operation.connected, release))
-    if replaced.blue:  # in another mode too: a later rollback may start this release in place
-        replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.blue)[0]))
+    if replaced.source:  # in another mode too: a later rollback may start this release in place
+        replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.source)[0]))
     return plan(release, observed, replaced, options, operation.connected.fleet.fabric)
 
 

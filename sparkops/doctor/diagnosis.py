@@ -1,4 +1,4 @@
-"""The output of `sparkops doctor --json`. These models are its schema and the source of docs/doctor.md."""
+"""The output of `sparkops doctor --json`. These models are its schema."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from sparkops.status.picture import Memory
 
 
 class _Row(BaseModel):
+    """An object of the output. None changes once it is made."""
+
     model_config = ConfigDict(frozen=True)
 
 

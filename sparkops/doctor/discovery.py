@@ -16,7 +16,7 @@ from sparkops.network.facts import NodeFabric
 from sparkops.nodes.host import HostFacts
 
 # $1 is the prefix of /srv, /data and the home: empty on a node, a directory in tests.
-QUERY_SCRIPT = """\
+DISCOVERY_SCRIPT = """\
 for directory in "$1/srv/models" "$1$HOME/models" "$1/models" "$1/data/models" "$1"/mnt/*/models; do
   if [ -d "$directory" ]; then
     count=0
@@ -79,7 +79,7 @@ class Discovered:
 
 def query(root: str = "") -> Command:
     """List the model directories of a node."""
-    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=15.0)
+    return Command(("sh", "-c", DISCOVERY_SCRIPT, "sparkops", root), timeout_s=15.0)
 
 
 def parse(text: str) -> Models | None:

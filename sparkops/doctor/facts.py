@@ -17,7 +17,7 @@ from sparkops.weights.checkpoint import ModelDirectory
 
 # $1 is the prefix of /proc and /usr: empty on a node, a directory in tests; the other arguments read the clocks of
 # GPUs. 0947 is 2375, Docker without TLS.
-QUERY_SCRIPT = """\
+MACHINE_SCRIPT = """\
 PATH="$1/usr/sbin:$1/usr/bin:$PATH"
 export LC_ALL=C
 echo "kho $(grep -ow 'kho=[a-z]*' "$1/proc/cmdline" 2>/dev/null)"
@@ -89,7 +89,7 @@ class MachineFacts:
 
 
 def machine_query(root: str = "") -> Command:
-    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root, *CLOCKS_ARGV), timeout_s=30.0)
+    return Command(("sh", "-c", MACHINE_SCRIPT, "sparkops", root, *CLOCKS_ARGV), timeout_s=30.0)
 
 
 def parse_machine(text: str) -> MachineFacts:

@@ -14,7 +14,7 @@ from sparkops.command import Command
 
 # $1 is a prefix of /sys, /dev and /usr: empty on a node, a directory in tests.
 # One grep reads many files: a GID table has 256 rows, and reading most of them fails.
-QUERY_SCRIPT = """\
+FABRIC_SCRIPT = """\
 PATH="$1/usr/sbin:$1/usr/bin:$PATH"
 export LC_ALL=C
 echo "== words"
@@ -116,7 +116,7 @@ class NodeFabric:
 
 def fabric_query(root: str = "") -> Command:
     """Query the network of a node, in one round trip."""
-    return Command(("sh", "-c", QUERY_SCRIPT, "sparkops", root), timeout_s=8.0)
+    return Command(("sh", "-c", FABRIC_SCRIPT, "sparkops", root), timeout_s=8.0)
 
 
 def parse_fabric(text: str) -> NodeFabric:

@@ -231,7 +231,7 @@ def _gib(meminfo: str, name: str) -> float:
 
 
 def parse(text: str) -> HostFacts:
-    """Parse the output of MEMORY or PREFLIGHT. Raises ValueError for other text."""
+    """Parse what any of the commands here that begin with QUERY_SCRIPT prints. Raises ValueError for other text."""
     lines = [line.split(None, 1) for line in text.splitlines() if " " in line.strip()]
     pairs = {(key.rstrip(":"), value) for key, value in lines}
     values = dict(pairs)

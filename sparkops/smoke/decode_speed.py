@@ -8,7 +8,8 @@ from statistics import median
 from sparkops.smoke import claims, openai
 from sparkops.smoke.results import SmokeReport
 
-CHECKS = ("streaming", "speed")
+MEASURED = ("streaming", "speed")
+"""Checks with one stream of a known number of tokens."""
 SPAN_S = 0.5
 """Least seconds between the first and the last piece: below, the pauses of the network and of the client decide."""
 LEAST = 0.8
@@ -24,7 +25,7 @@ def tok_s(report: SmokeReport) -> float | None:
 
 def _speeds(report: SmokeReport) -> Iterator[float]:
     for entry in report.transcript:
-        if entry.check not in CHECKS or not entry.ok:
+        if entry.check not in MEASURED or not entry.ok:
             continue
         try:
             stream = openai.stream(entry.reply)

@@ -62,7 +62,7 @@ def plan(
     without: frozenset[str] = frozenset(),
 ) -> Plan:
     """The plan for nodes with so much free; blue's ranks run where `current` says."""
-    blue = current.blue
+    blue = current.source
     places = {rank.node: rank.container for rank in blue.ranks} if blue else {}
     own = {rank.container: rank for rank in (*BLUE, Rank(ALONE, Slot.BLUE, "n1"))}
     nodes: dict[str, Observed] = {}

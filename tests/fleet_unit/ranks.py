@@ -43,7 +43,7 @@ def answer(address: str, argv: tuple[str, ...]) -> tuple[int, str] | None:
     match argv:
         case ("hostname", "-I"):
             return 0, f"{address}\n"
-        case ("sh", "-c", script, *_) if script == facts.QUERY_SCRIPT:
+        case ("sh", "-c", script, *_) if script == facts.FABRIC_SCRIPT:
             return 0, network(address)
         case ("ping", *_):
             return 0, ""
