@@ -136,8 +136,9 @@ def uninstall(
 ) -> None:
     """Remove everything of sparkops from a node
 
-    Removes containers, images, volumes, files and firewall rules. Model files stay without --weights. Refuses a node
-    that serves, or whose guard leads a service that was not stopped.
+    Removes containers, images, volumes, files and firewall rules. Model files stay without --weights; with it, those
+    on a file system that another node shares stay. Refuses a node that serves, or whose guard leads a service that was
+    not stopped.
 
     Example: sparkops uninstall spark-2 --dry-run
     """

@@ -57,6 +57,10 @@ class Installed:
     """Directory where Docker's client notes builds of the SSH user; empty without one, or with builders of the user."""
     model_dir: str = ""
     checkpoints: tuple[Checkpoint, ...] = ()
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Another node that has the same directory, by the path of its checkpoint: both use one file system."""
+    unasked: tuple[str, ...] = ()
+    """Nodes that may have one too, and did not answer."""
 
     @property
     def node(self) -> str:
@@ -173,7 +177,7 @@ def plan(installed: Installed, extent: Extent, leader: str = "", uses: Uses | No
         *(_weights(installed) if extent.weights else ()),
     )
     kept = (*_unreachable(installed, removals), *shared, *_kept(installed, extent))
-    return Uninstall(installed.node, removals, kept, leader, tuple(_consequences(installed.node, uses or Uses())))
+    return Uninstall(installed.node, removals, kept, leader, tuple(_consequences(installed, uses or Uses())))
 
 
 def _removal(installed: Installed, kind: str, name: str, command: Command, size: int = 0) -> Removal:
@@ -267,6 +271,8 @@ def _weights(installed: Installed) -> Iterator[Removal]:
     """Yield the checkpoints that sparkops wrote, then the directories above them, which stay unless they are empty."""
     root, parents = PurePosixPath(installed.model_dir), dict[PurePosixPath, None]()
     for checkpoint in filter(_written, installed.checkpoints):
+        if checkpoint.path in installed.shared:
+            continue
         path = root / checkpoint.path
         yield _remove_files(installed, WEIGHTS, path, checkpoint.size)
         parents |= dict.fromkeys(parent for parent in path.parents if root in parent.parents)
@@ -310,10 +316,15 @@ def _kept(installed: Installed, extent: Extent) -> Iterator[Kept]:
             yield Kept(installed.node, WEIGHTS, path, f"{size}, not downloaded by sparkops")
         elif not extent.weights:
             yield Kept(installed.node, WEIGHTS, path, f"{size}; --weights removes it")
+        elif other := installed.shared.get(checkpoint.path):
+            yield Kept(installed.node, WEIGHTS, path, f"{size}; {other} has it too, on a shared file system")
 
 
-def _consequences(node: str, uses: Uses) -> Iterator[str]:
+def _consequences(installed: Installed, uses: Uses) -> Iterator[str]:
     """Yield what does not work any more afterwards, besides what runs."""
+    node = installed.node
+    for name in installed.unasked:
+        yield f"{name} does not answer: if it shares the model files, it loses them"
     for service, state in uses.states.items():
         previous = state.journal.previous
         if previous and node in {rank.node for rank in previous.ranks} and not uses.leads:

@@ -77,7 +77,7 @@ def prepare(target: Target) -> Uninstall:
     leader = target.leader
     if leader is not None:
         membership.require_leader(target.connected, leader.name)
-    installed = read(target.member)
+    installed = _with_shared(target, read(target.member))
     uses = _uses(target, installed, leader)
     if problems := list(refusals(installed, uses, target.without)):
         raise joined(problems)
@@ -106,6 +106,21 @@ def read(member: Member) -> Installed:
         model_dir=directory,
         checkpoints=tuple(models.look(member).checkpoints.values()),
     )
+
+
+def _with_shared(target: Target, installed: Installed) -> Installed:
+    """Return the same, with the model files that other nodes have too, if they would be removed."""
+    if not (target.extent.weights and installed.checkpoints):
+        return installed
+    others = {name: member for name, member in target.connected.members.items() if name != target.node}
+    shared, unasked = dict[str, str](), [*target.connected.unreachable]
+    for name, outcome in replace(target.connected, members=others).on_each(models.look).items():
+        if isinstance(outcome, SparkopsError):
+            unasked.append(name)
+            continue
+        theirs = {checkpoint.id for checkpoint in outcome.checkpoints.values()}
+        shared |= {checkpoint.path: name for checkpoint in installed.checkpoints if checkpoint.id in theirs}
+    return replace(installed, shared=shared, unasked=tuple(unasked))
 
 
 def _guard_image(member: Member, found: Mapping[str, Facts]) -> str:

@@ -83,6 +83,8 @@ class Checkpoint:
     """Modes of files and directories that only their owner or group can read, by path under the model directory."""
     place: str = ""
     """The directory without symbolic links."""
+    id: tuple[int, int] | None = None
+    """Inode and time of the last change in ns of the directory: equal on nodes that share it, not on others."""
 
     @property
     def size(self) -> int:
@@ -147,6 +149,7 @@ def _checkpoint(listed: Mapping[str, Any]) -> Checkpoint:
         identity=listed["identity"],
         closed=listed["closed"],
         place=listed["place"],
+        id=(listed["id"][0], listed["id"][1]),
     )
 
 

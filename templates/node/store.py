@@ -47,10 +47,18 @@ def root_facts(root, exists):
 
 
 def examined(root, path):
-    """Return the content of one directory, its place, the identity of a partial one, and its parts closed to others."""
+    """Return the content of one directory, its place, the identity of a partial one, and its parts closed to others.
+
+    `id`: inode and time of the last change, which no copy has in common; only nodes that share the directory do.
+    """
     directory = os.path.join(root, path)
     contents = checkpoint.examine(directory)
-    facts = {"place": os.path.realpath(directory), "identity": partial.noted(directory)}
+    status = os.stat(directory)
+    facts = {
+        "place": os.path.realpath(directory),
+        "id": [status.st_ino, status.st_ctime_ns],
+        "identity": partial.noted(directory),
+    }
     return {**contents, **facts, "closed": closed(root, path, contents["files"])}
 
 

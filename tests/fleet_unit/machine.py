@@ -44,6 +44,7 @@ MODELS = json.dumps(
                 "identity": None,
                 "closed": {},
                 "place": "/srv/models/q",
+                "id": [7, 1],
             }
         ],
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,8 +14,13 @@ from sparkops.config import inventory
 from sparkops.errors import PlanRefused, SparkopsError, UsageError
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
-from sparkops.prune.uninstall import Extent
+from sparkops.prune import uninstalling
+from sparkops.prune.retention import Stored
+from sparkops.prune.uninstall import Extent, Installed
 from sparkops.prune.uninstalling import Target, prepare, require_lost
+from sparkops.weights import models
+from tests.safetensors import two_shards
+from tests.weights import places
 
 INVENTORY = "nodes:\n  n1: {address: 10.0.0.1}\n  n2: {address: 10.0.0.2}\ngateway: {node: n2}\n"
 
@@ -57,3 +64,44 @@ def test_the_error_of_a_lost_leader_names_the_option(file: Path) -> None:
         prepare(Target(connected(file, {"n1"}, {"n2"}), "n1", Extent()))
 
     assert refused.value.next_step == "Start it.\nIf n2 is lost: sparkops uninstall n1 --without n2"
+
+
+@pytest.fixture
+def sharing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connected:
+    """n1 and n2 with one file system behind a link, n3 with a copy, n4 that is lost; nothing else of sparkops."""
+    two_shards(tmp_path / "n1/q")
+    (tmp_path / "n1/q/.sparkops.json").write_text('{"model": "org/q"}')
+    (tmp_path / "n2").symlink_to("n1")
+    shutil.copytree(tmp_path / "n1", tmp_path / "n3")
+
+    def read(member: Member) -> Installed:
+        directory = str(tmp_path / member.name)
+        return Installed(
+            Stored(member.name), model_dir=directory, checkpoints=tuple(models.look(member).checkpoints.values())
+        )
+
+    monkeypatch.setattr(uninstalling, "read", read)
+    engine = Mock(container=Mock(return_value=None))
+    members = [replace(places.member(name, tmp_path / name), engine=engine) for name in ("n1", "n2", "n3")]
+    return replace(places.connected(*members), unreachable={"n4": SparkopsError("n4: no route")})
+
+
+@pytest.mark.local
+def test_model_files_that_another_node_has_on_a_shared_file_system_stay(sharing: Connected, tmp_path: Path) -> None:
+    planned = prepare(Target(sharing, "n1", Extent(weights=True)))
+
+    assert planned.removals == ()
+    assert "n2 has it too, on a shared file system" in str(planned)
+    assert "n4 does not answer: if it shares the model files, it loses them" in str(planned)
+    assert "n3" not in str(planned)
+    assert "shared" not in str(prepare(Target(sharing, "n1", Extent())))
+    [files] = prepare(Target(sharing, "n3", Extent(weights=True))).removals
+    assert files.name == str(tmp_path / "n3/q")
+
+
+@pytest.mark.local
+def test_the_last_node_of_a_shared_file_system_takes_the_model_files_along(sharing: Connected, tmp_path: Path) -> None:
+    alone = replace(sharing.only(["n2", "n3"]), unreachable={})
+
+    [files] = prepare(Target(alone, "n2", Extent(weights=True))).removals
+    assert files.name == str(tmp_path / "n2/q")

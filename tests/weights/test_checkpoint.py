@@ -22,6 +22,7 @@ WHOLE: dict[str, Any] = {
     "identity": None,
     "closed": {},
     "place": "/srv/models/q",
+    "id": [7, 1],
 }
 
 
