@@ -53,7 +53,7 @@ def _truth(ranks: list[tuple[Health, bool]]) -> Answer:
 
 def _short(ranks: list[tuple[Health, bool]], truth: Answer) -> Answer:
     healths = {health for health, _ in ranks}
-    if Health.STOPPED in healths:
+    if Health.STOPPED in healths or not all(reached for _, reached in ranks):
         return truth
     if Health.BUSY in healths:
         return Answer.UNKNOWN
