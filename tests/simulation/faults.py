@@ -95,7 +95,7 @@ def _docker(world: World, machine: Machine) -> Iterator[Transition]:
     hangs = f"Docker on {machine.name} hangs"
     yield hangs, world.with_machine(_muted(machine))
     match effect := reconciled(machine):
-        case StartEngine(container=container):
+        case StartEngine(container=container) if not machine.refusing:  # otherwise it cannot have happened
             happened = lost(started(machine, container), container)
             yield f"{hangs}: {effect}", laws.following(world, machine, effect).with_machine(_muted(happened))
         case CreateEngine(rank=rank):
