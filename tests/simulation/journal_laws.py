@@ -66,10 +66,15 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     lost = not before.target.alone and world.answers(before.target.slot) is Answer.NO
     if not lost and (down := _down(leader, before)):
         yield f"15: the promotion of {before.target.release} ends while {down} does not run"
-    peers = [name for name in old.peers if world.reaches(old.leader, name)]
+    peers = [name for name in old.peers if world.reaches(old.leader, name) and not _silent(world, leader, name)]
     copies = [machine.record.copy for machine in world.machines if machine.name != old.leader]
     if peers and not any(copy and copy.position >= old.position for copy in copies):
         yield "17: a promotion ends that no other guard knows of"
+
+
+def _silent(world: World, leader: Leader, node: str) -> bool:
+    """Whether a guard has not reported for long, since Docker does not reply to it: to its leader it is as one lost."""
+    return world.machine(node).mute and node not in {report.node for report in leader.reports}
 
 
 def _returning(world: World, old: Swap | None, new: Swap | None) -> Iterator[str]:
