@@ -62,10 +62,29 @@ def _switching(world: World, leader: Leader, to: Deployment | None) -> Iterator[
         for machine, engine in world.engines()
     ):
         yield f"5: {to.release} gets requests and is about to end"
-    if world.serves(to.slot) is not Answer.YES:
+    if world.serves(to.slot) is not Answer.YES and not _given_back(world, leader, to):
         yield f"6: {to.release} gets requests and does not answer"
     if world.gateway.site(to.slot) != site_of(to):
         yield f"1: {to.release} is in no slot of the gateway"
+
+
+def _given_back(world: World, leader: Leader, to: Deployment) -> bool:
+    """Whether a rebuilt gateway gives the promoted release back its requests, and a short question gets an answer.
+
+    It answers nonsense, as before the rebuild, and no requests at all would be no better; the watch reports it. The old
+    release is better, if it answers and the leader has that report already.
+    """
+    journal, swap = leader.journal, leader.journal.swap
+    rebuilt = journal.term > 1 and world.gateway.active is None and (swap is None or swap.phase is not Phase.SWITCH)
+    if not rebuilt or to != journal.active or world.answers(to.slot) is not Answer.YES:
+        return False
+    other = swap.source if swap and swap.target == to and not swap.reverting and not swap.stops_source else None
+    return other is None or world.runs(other) is not Answer.YES or not _reported_garbled(leader, to)
+
+
+def _reported_garbled(leader: Leader, deployment: Deployment) -> bool:
+    reports = {report.node: report for report in leader.reports if report.follows(leader.journal)}
+    return any(reports[rank.node].engine(rank.container).garbled for rank in deployment.heads if rank.node in reports)
 
 
 def _holding(leader: Leader, to: Deployment | None, hold: RequestHold | None) -> Iterator[str]:

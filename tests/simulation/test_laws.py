@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sparkops.names import Slot
+from sparkops.swap.effects import SwitchTraffic
+from sparkops.swap.journal import present
 from sparkops.swap.model import Answer, Phase
+from tests.simulation import laws
 from tests.simulation.faults import faults
 from tests.simulation.journal_laws import writing
 from tests.simulation.story import Story
@@ -61,3 +66,69 @@ def test_a_promotion_ends_beside_a_lost_node_and_one_whose_docker_hangs() -> Non
     story.fault("Docker on n3 hangs")
 
     assert active(story.settle()) == "b"
+
+
+def switching(story: Story) -> list[str]:
+    """What law 6 finds wrong if the release of the swap, or else the active one, gets the traffic now."""
+    journal, leader = story.journal, story.world.leader
+    to = journal.swap.target if journal.swap else present(journal.active)
+    wrongs = laws.leading(story.world, leader, SwitchTraffic(to)).wrongs
+    return [wrong for wrong in wrongs if wrong.startswith("6:")]
+
+
+def rebuilt(story: Story) -> Story:
+    """Lose the gateway's node once the other guards know the journal, and run until the new one has b in its slot."""
+    while not all(copy == story.journal for copy in (machine.record.copy for machine in story.world.machines[1:])):
+        assert story.step()
+    story.fault("loss of n1").rebuild()
+    while not story.world.gateway.site(Slot.GREEN)[0]:
+        assert story.step()
+    assert story.world.gateway.active is None
+    return story
+
+
+DOWN = "6: b gets requests and does not answer"
+
+
+def test_a_rebuilt_gateway_gives_a_promoted_release_its_requests_back_although_it_answers_nonsense() -> None:
+    story = Story.of("in-place").settle().fault("b-r0 is wrong").fault("loss of n1").rebuild().settle()
+
+    assert (story.world.gateway.traffic, story.journal.trouble) == ("b", "b answers garbage: garbled")
+
+
+@pytest.mark.parametrize("health", [Health.HUNG, Health.STOPPED, Health.LOADING])
+def test_a_rebuilt_gateway_gives_no_requests_to_a_release_that_answers_nothing(health: Health) -> None:
+    story = rebuilt(Story.of("in-place").settle()).become("b-r0", health)
+
+    assert switching(story) == [DOWN]
+
+
+def test_only_a_rebuilt_gateway_gives_requests_to_a_release_that_answers_nonsense() -> None:
+    story = Story.of("in-place").settle().fault("b-r0 is wrong")
+    assert switching(story) == [DOWN]
+
+    story.fault("n1 cannot read its journal").rebuild()
+
+    assert switching(story) == [DOWN], "it has kept its state"
+
+
+def test_a_release_that_bakes_gets_no_requests_back_while_another_program_answers_on_its_port() -> None:
+    story = rebuilt(Story.of("in-place").until(Phase.BAKE)).fault("the port of b-r0 is taken")
+
+    assert switching(story) == [DOWN]
+
+
+def test_a_release_gets_no_requests_back_that_is_reported_to_answer_nonsense_beside_one_that_answers() -> None:
+    story = rebuilt(Story.of("across").until(Phase.RETIRE)).fault("b-r0 is wrong")
+    assert switching(story) == [], "no guard has reported it"
+
+    leader = story.world.leader
+    engines = {report.node: report.engine("b-r0") for report in leader.reports}
+    reports = tuple(
+        replace(report, engines=(replace(engines["n3"], garbled="garbled"),)) if report.node == "n3" else report
+        for report in leader.reports
+    )
+    story.world = story.world.with_leader(replace(leader, reports=reports))
+
+    assert switching(story) == [DOWN]
+    assert switching(story.become("a-r0", Health.HUNG)) == [], "no release answers"
