@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sparkops.swap.journal import RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Phase
-from tests.simulation.world import Leader, World
+from tests.simulation.world import GARBLED, Leader, World
 
 
 def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
@@ -15,6 +15,7 @@ def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     yield from _promoting(world, leader, new)
     yield from _returning(world, old.swap, new.swap)
     yield from _forgetting(world, old, new)
+    yield from _recovering(world, old, new)
     if not old.stopping and not new.stopping:
         yield from _waiting(leader, new)
     spent = old.restarts >= RESTARTS
@@ -82,6 +83,16 @@ def _returning(world: World, old: Swap | None, new: Swap | None) -> Iterator[str
     returns = old and new and new.reverting and not old.reverting and old.reached(Phase.SWITCH)
     if old and old.source and returns and not old.stops_source and world.answers(old.source.slot) is not Answer.YES:
         yield f"2: the swap returns to {old.source.release}, which does not answer"
+
+
+def _recovering(world: World, old: Journal, new: Journal) -> Iterator[str]:
+    """An operator is needed until the nonsense has ended, not until no guard reports it any more."""
+    active = old.active
+    if active is None or old.unfinished or new.unfinished or not old.trouble or new.trouble:
+        return
+    found = (known for rank in active.heads for known in world.machine(rank.node).found)
+    if world.runs(active) is not Answer.YES and any(what == GARBLED for _, what in found):
+        yield f"8: {active.release} answers nonsense, and no operator is needed any more"
 
 
 def _forgetting(world: World, old: Journal, new: Journal) -> Iterator[str]:

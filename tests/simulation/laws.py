@@ -326,8 +326,18 @@ def _served(world: World, serving: Deployment | None) -> Iterator[str]:
     unread = gateway.stalled or gateway.refusing
     if gateway.active != (serving.slot if serving else None) and not unread:
         yield f"8: the gateway sends requests to '{gateway.traffic}'"
-    if serving and world.runs(serving) is not Answer.YES:
+    if serving and world.runs(serving) is not Answer.YES and not _unwatched(world, serving):
         yield f"8: {serving.release} has the traffic and does not answer"
+
+
+def _unwatched(world: World, serving: Deployment) -> bool:
+    """Whether a release answers nonsense that its watch cannot report yet, since Docker on its node does not reply.
+
+    A short question gets an answer. The leader reports that it does not reach the guard.
+    """
+    mute = all(world.machine(rank.node).mute for rank in serving.heads)
+    pointed = world.gateway.site(serving.slot) == site_of(serving)
+    return mute and pointed and world.answers(serving.slot) is Answer.YES
 
 
 def _forgotten(world: World) -> list[str]:

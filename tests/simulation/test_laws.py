@@ -132,3 +132,42 @@ def test_a_release_gets_no_requests_back_that_is_reported_to_answer_nonsense_bes
 
     assert switching(story) == [DOWN]
     assert switching(story.become("a-r0", Health.HUNG)) == [], "no release answers"
+
+
+def settled(story: Story) -> list[str]:
+    """What is wrong if nothing more happens."""
+    return laws.settled(story.world)
+
+
+def silent(story: Story) -> Story:
+    """Docker on n2 hangs, and its guard does not report any more."""
+    story.fault("Docker on n2 hangs")
+    while any(report.node == "n2" for report in story.world.leader.reports):
+        assert story.step()
+    return story
+
+
+def test_nonsense_is_seen_once_docker_replies_to_the_guard_that_watches() -> None:
+    story = silent(Story.of("first").settle().fault("b-r0 is wrong"))
+    assert settled(story) == []
+
+    assert story.settle().journal.trouble == "b answers garbage: garbled"
+
+
+def test_what_the_gateway_or_a_watch_would_find_must_not_stay_unseen() -> None:
+    unseen = "8: b has the traffic and does not answer"
+    wrong = Story.of("first").settle().fault("b-r0 is wrong")
+    hung = silent(Story.of("first").settle().fault("b-r0 is hung"))
+    elsewhere = Story.of("first").settle().fault("b-r0 is wrong").fault("Docker on n3 hangs")
+
+    assert [settled(story) for story in (wrong, hung, elsewhere)] == [[unseen]] * 3
+
+
+def test_an_operator_is_needed_until_the_nonsense_ends() -> None:
+    story = Story.of("first").settle().fault("b-r0 is wrong").settle()
+    leader, needed, recovered = story.world.leader, story.journal.changed(), story.journal.changed(trouble="")
+    assert story.journal.trouble == "b answers garbage: garbled"
+
+    assert [*writing(story.world, leader, recovered)] == ["8: b answers nonsense, and no operator is needed any more"]
+    assert [*writing(story.world, leader, needed)] == []
+    assert [*writing(story.become("b-r0", Health.GOOD).world, leader, recovered)] == []
