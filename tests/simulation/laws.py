@@ -8,12 +8,12 @@ from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect, RequestHold
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
-from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
+from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
 from tests.simulation.journal_laws import writing
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.views import Health
-from tests.simulation.world import CAPACITY, CORDON, Engine, Leader, Machine, World, site_of
+from tests.simulation.world import CAPACITY, CORDON, ENDED, Engine, Leader, Machine, World, site_of
 
 
 def broken(world: World, *wrongs: str) -> World:
@@ -271,9 +271,11 @@ def low(world: World, machine: Machine) -> World:
 
 
 def relieving(world: World, machine: Machine, container: str) -> World:
-    """A promoted engine that serves is not killed for memory."""
+    """A promoted engine that serves is not killed for memory. A replica that restarts does not serve without a rank."""
     armed, engine = machine.record.armed, machine.existing(container)
-    serves = engine.health in (Health.GOOD, Health.WRONG) and _has_traffic(world, machine, engine)
+    restarts = machine.journal and machine.journal.swap and machine.journal.swap.mode is Mode.RESTART
+    failed = restarts and any(other.health in (*ENDED, Health.HUNG) for other in world.siblings(engine))
+    serves = engine.health in (Health.GOOD, Health.WRONG) and _has_traffic(world, machine, engine) and not failed
     if armed and armed.container == container and serves:
         return broken(world, f"5: {container} is promoted, has the traffic, and is killed for memory")
     return world

@@ -171,3 +171,26 @@ def test_an_operator_is_needed_until_the_nonsense_ends() -> None:
     assert [*writing(story.world, leader, recovered)] == ["8: b answers nonsense, and no operator is needed any more"]
     assert [*writing(story.world, leader, needed)] == []
     assert [*writing(story.become("b-r0", Health.GOOD).world, leader, recovered)] == []
+
+
+def killed(story: Story, container: str) -> list[str]:
+    """What is wrong with the end of this container for memory."""
+    machine = next(machine for machine, engine in story.world.engines() if engine.container == container)
+    return [*laws.relieving(story.world, machine, container).wrongs]
+
+
+def test_a_rank_of_a_replica_that_restarts_may_end_for_memory_and_one_that_serves_may_not() -> None:
+    wrong = ["5: b-r1 is promoted, has the traffic, and is killed for memory"]
+    story = Story.of("pair in-place").settle()
+    assert killed(story, "b-r1") == wrong
+
+    story.fault("b-r0 is stopped")
+    assert killed(story, "b-r1") == wrong, "its leader has not begun to restart it"
+    story.until(Phase.QUIESCE).step()
+
+    assert killed(story, "b-r1") == []
+    assert killed(story.become("b-r0", Health.GOOD), "b-r1") == wrong
+    assert story.become("b-r0", Health.STOPPED).fault("memory of n3 runs out: b-r1 is killed").settle().running == [
+        "b-r0",
+        "b-r1",
+    ]
