@@ -154,7 +154,7 @@ def ensure(
     results: dict[str, bool] = {}
     with ExitStack() as leased:
         if changing:
-            _build(connected, specs, differing, report)
+            build(connected, specs, differing, report, apply_gateway=apply_gateway)
             lease = leases.of_agents(connected.member(leader), "change of gateway and guards", report, wait_s)
             leased.enter_context(lease)
         for batch in (set(differing) - late, late):  # the lease of the leader ends with its guard
@@ -165,20 +165,18 @@ def ensure(
     return {name: tuple(kind for kind in KINDS if results.get(f"{name} {kind}")) for name in connected.members}
 
 
-def build(connected: Connected, specs: AgentSpecs, report: OnEvent) -> None:
-    """Build the images of agents that `ensure` would install or replace without consent.
+def build(
+    connected: Connected,
+    specs: AgentSpecs,
+    differing: Sequence[Change],
+    report: OnEvent,
+    *,
+    apply_gateway: bool = False,
+) -> None:
+    """Build the images of what `ensure` installs or replaces: a lease then waits for no build.
 
-    Raises the errors of `changes` and of a build.
-    """
-    differing = changes(connected, specs)
-    refused = {(change.node, change.agent) for change in differing if change.needs_consent}
-    _build(connected, specs, [change for change in differing if (change.node, change.agent) not in refused], report)
-
-
-def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change], report: OnEvent) -> None:
-    """Build what is installed, or replaces an agent before the lease: no intent waits for a build.
-
-    A replacement of the gateway needs the guard's image too.
+    Without `apply_gateway`, nothing for an agent that changes with consent only. A replacement of the gateway needs the
+    guard's image too. Raises the errors of a build.
     """
     orders = {
         (GUARD, Kind.INSTALL): (specs.guard,),
@@ -186,14 +184,16 @@ def _build(connected: Connected, specs: AgentSpecs, differing: Iterable[Change],
         (GATEWAY, Kind.INSTALL): (specs.gateway.order,),
         (GATEWAY, Kind.REPLACE): (specs.guard, specs.gateway.order),
     }
-    needed = [(change.node, orders.get((change.agent, change.kind), ())) for change in differing]
+    refused = {(change.node, change.agent) for change in differing if change.needs_consent and not apply_gateway}
+    due = [change for change in differing if (change.node, change.agent) not in refused]
+    needed = [(change.node, orders.get((change.agent, change.kind), ())) for change in due]
     builds = {f"{node} {order.name}": (node, order) for node, of_agent in needed for order in of_agent}
 
-    def build(text: str) -> Built:
+    def build_one(text: str) -> Built:
         node, order = builds[text]
         return build_on(connected.member(node), order, report)
 
-    all_or_raise(on_each(builds, build, connected.cancel))
+    all_or_raise(on_each(builds, build_one, connected.cancel))
 
 
 def _jobs(

@@ -72,9 +72,10 @@ def provision(
     The images of guards and gateway are built meanwhile, since a first deploy needs them next. Raises NodeError,
     NotReady, ImageRejected, PlanRefused, and Busy where an engine loads for longer than `wait_s`.
     """
+    differing = agents.changes(connected, specs)  # what it refuses is told before a long build
     jobs = {
         "recipe": lambda: _provision(connected, due, order, source, report, wait_s),
-        "agents": lambda: agents.build(connected, specs, report),
+        "agents": lambda: agents.build(connected, specs, differing, report),
     }
     all_or_raise(on_each(jobs, lambda name: jobs[name](), connected.cancel))
 

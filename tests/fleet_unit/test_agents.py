@@ -134,7 +134,8 @@ def test_images_are_built_ahead_for_what_changes_without_consent(make: Make) -> 
     built = list[str]()
     with world.order() as order:
         specs = agents.load(order.connected.fleet)
-        agents.build(order.connected, specs, lambda event: built.append(f"{event.node}: {event.text}"))
+        differing = agents.changes(order.connected, specs)
+        agents.build(order.connected, specs, differing, lambda event: built.append(f"{event.node}: {event.text}"))
 
     assert sorted(built) == [f"{node}: {specs.guard.tag} is up to date" for node in world.machines]
     assert {name: sorted(machine.containers) for name, machine in world.machines.items()} == running
