@@ -1,11 +1,16 @@
-"""The watch over a promoted release, on real nodes: an engine that makes no step, and one that answers garbage."""
+"""The watch over a promoted release, on real nodes: an engine without a step, one with garbage, and one that slows."""
 
 from __future__ import annotations
 
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.service import GATEWAY, Service, wait_for
 
@@ -61,3 +66,41 @@ def test_a_release_that_turns_to_garbage_gives_the_traffic_back_to_the_warm_one(
         event for event in stand_in.cli("history", "stand-in", "--json").json["events"] if event["kind"] == "end"
     ][-1:]
     assert "answers garbage" in end["text"], end
+
+
+FAST = {"EVERY_S": 5.0, "WARM_S": 10.0, "PAST": 8}
+"""In place of 10 min, 15 min and 20 samples: what takes four hours and a half on a Spark takes three minutes here."""
+
+
+@pytest.fixture
+def hurried(stand_in: Service, tmp_path: Path) -> Service:
+    """The stand-in, deployed by a copy of sparkops whose watch has the figures of FAST in place of its own."""
+    copy = tmp_path / "copy"
+    for name in ("sparkops", "templates", "recipes"):
+        shutil.copytree(CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    file = copy / "sparkops/watch/pace.py"
+    text = file.read_text()
+    for name, value in FAST.items():
+        text, changed = re.subn(rf"^{name} = .+$", f"{name} = {value}", text, flags=re.MULTILINE)
+        assert changed == 1
+    file.write_text(text)
+    return replace(stand_in, cli=replace(stand_in.cli, env={"PYTHONPATH": str(copy)}, forked=False))
+
+
+@pytest.mark.matrix
+def test_a_release_that_became_slow_is_named_and_keeps_its_traffic(hurried: Service, stand_in: Service) -> None:
+    engine = hurried.anew("--node", GATEWAY, name="slows", TOK_S="50", SLOW_AFTER_S="150", SLOW_TOK_S="29")
+
+    (finding,) = wait_for(lambda: findings(stand_in), patience_s=600)
+
+    assert (finding["code"], finding["service"], finding["node"]) == ("SLOW", "stand-in", GATEWAY)
+    assert re.search(r"\b(?:28|29)[.\d]* .*\b(?:49|50)[.\d]* ", finding["detail"]), "both figures"
+    (still,) = stand_in.running()
+    assert (still.name, still.started_at) == (engine.name, engine.started_at)
+    with stand_in.load(rate=5, streams=1, stream_tokens=50) as load:
+        load.wait_for(10)
+    assert load.report().failures == {}
+    events = stand_in.cli("history", "stand-in", "--json").json["events"]
+    (begun,) = [event for event in events if event["kind"] == "finding"]
+    assert begun["evidence"]
+    stand_in.anew("--node", GATEWAY)  # with the guards of this version again

@@ -119,6 +119,15 @@ def test_its_answers_turn_to_garbage_some_time_after_it_began_to_serve() -> None
         assert program.tell().ended() == 0
 
 
+def test_it_becomes_slow_some_time_after_it_began_to_serve() -> None:
+    with Program(TOK_S="100000", SLOW_AFTER_S="0.5", SLOW_TOK_S="0.01") as program:
+        program.serves()
+        assert program.ask(FRANCE)["finish_reason"] == "stop"
+        time.sleep(0.6)
+        with pytest.raises(requests.Timeout):  # its second token would come after 100 s
+            program.http.post(f"{program.url}/v1/chat/completions", json=program.body(FRANCE), timeout=2)
+
+
 def test_a_signal_freezes_steps_and_figures_and_another_one_ends_that() -> None:
     """As in vLLM, whose figures change with a step only: a request that comes meanwhile is not counted."""
     with Program(TOK_S="20") as program, ThreadPoolExecutor(2) as thread:

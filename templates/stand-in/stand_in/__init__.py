@@ -14,6 +14,8 @@ environment variable, read once, at the start; an unknown one is an error. Stand
 | MEMORY_MIB           | MiB         | 0       | memory that is allocated and written to while the weights load       |
 | TTFT_S               | seconds     | 0.02    | time to the first token                                              |
 | TOK_S                | tokens/s    | 50      | decode speed of one stream                                           |
+| SLOW_AFTER_S         | seconds     |         | time from the first listening until TOK_S is SLOW_TOK_S              |
+| SLOW_TOK_S           | tokens/s    | 25      | decode speed of one stream from then on                              |
 | STREAM_S             | seconds     | 4       | length of prose when the request sets no max_tokens                  |
 | ANSWERS              | a mode      | true    | true, nonsense, bangs, noise, empty, wrong_name, raw_tools,          |
 |                      |             |         | think_leak: see stand_in/answer.py                                   |

@@ -63,6 +63,7 @@ def _header(text: str) -> str:
 
 
 SECONDS = _number(0, 86400, "seconds, from 0 to 86400")
+SPEED = _number(0.01, 100_000, "tokens per second, from 0.01 to 100000")
 PERCENT = _whole(0, 100, "a whole percentage from 0 to 100")
 
 
@@ -82,7 +83,9 @@ class Knobs:
     fatal: str | None = _knob(_line)
     memory_mib: int = _knob(_whole(0, 1_000_000, "MiB, a whole number from 0"), 0)
     ttft_s: float = _knob(SECONDS, 0.02)
-    tok_s: float = _knob(_number(0.01, 100_000, "tokens per second, from 0.01 to 100000"), 50.0)
+    tok_s: float = _knob(SPEED, 50.0)
+    slow_after_s: float | None = _knob(SECONDS)
+    slow_tok_s: float = _knob(SPEED, 25.0)
     stream_s: float = _knob(SECONDS, 4.0)
     answers: str = _knob(_answers, "true")
     answers_after_s: float = _knob(SECONDS, 0.0)

@@ -98,6 +98,8 @@ async def _serve(wanted: Knobs, arguments: Arguments, taken: socket.socket, told
         loop.call_later(wanted.die_after_s, die, f"{wanted.die_after_s:g} s after serving began")
     if wanted.answers_after_s:
         loop.call_later(wanted.answers_after_s, engine.turn)
+    if wanted.slow_after_s is not None:
+        loop.call_later(wanted.slow_after_s, engine.core.slow)
     if wanted.hang_after_s is not None:
         loop.call_later(wanted.hang_after_s, engine.hang)
     stats = asyncio.create_task(engine.tell_stats())

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from stand_in.answer import Answer
 from stand_in.asking import Wanted
@@ -26,6 +27,10 @@ class Core:
         self.places = asyncio.Semaphore(most_at_once)
         self.steps = asyncio.Event()
         """Set while it makes steps; unset it hangs: /metrics stays as it is, as vLLM's does without a step."""
+
+    def slow(self) -> None:
+        """Decode at SLOW_TOK_S from the next request on."""
+        self.knobs = replace(self.knobs, tok_s=self.knobs.slow_tok_s)
 
     @asynccontextmanager
     async def admitted(self, wanted: Wanted) -> AsyncIterator[float]:
