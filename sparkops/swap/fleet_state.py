@@ -11,6 +11,9 @@ from sparkops.swap.effects import FrontEffect
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, RankSpec
 
+GARBAGE = " answers garbage: "
+"""Between a release and what its watch has found, in the reason why it needs an operator."""
+
 
 class EngineState(StrEnum):
     """The state of an engine's container, as its guard sees it."""
@@ -163,7 +166,7 @@ class FleetState:
         """Return what the watch finds in the answers of a release that is no text; empty if nothing."""
         known = (self.engine(journal, rank) for rank in deployment.ranks)
         why = next((engine.garbled for engine in known if engine and engine.garbled), "")
-        return f"{deployment.release} answers garbage: {why}" if why else ""
+        return f"{deployment.release}{GARBAGE}{why}" if why else ""
 
     def replicated(self, journal: Journal) -> bool:
         """Return whether another reachable guard has this revision on its disk, or no other guard is reachable."""

@@ -7,7 +7,7 @@ leader that restarts continues where it stopped.
 from __future__ import annotations
 
 from sparkops.swap.effects import LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
-from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, why_deposed
+from sparkops.swap.fleet_state import GARBAGE, EngineState, FleetState, GatewayView, why_deposed
 from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
@@ -77,7 +77,10 @@ def _unset(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
         mark = request_hold.mark if request_hold else ""
         return SwitchTraffic(None, request_hold) if gateway.held != mark else None
     lost = gateway.active is None and swap and swap.phase is not Phase.SWITCH
-    return SwitchTraffic(serving) if lost and gateway.answer(serving) is Answer.YES else None
+    if not lost or gateway.answer(serving) is not Answer.YES:
+        return None
+    failed = swap and serving == swap.target and failure(journal, swap, fleet)  # another program may answer on its port
+    return None if failed else SwitchTraffic(serving)
 
 
 def _waits(swap: Swap, fleet: FleetState) -> str:
@@ -140,7 +143,10 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
         return SwitchTraffic(active)
     if why := fleet.garbled(journal, active):
         return _give_up(journal, why, fleet.waited_s)
-    return _recovered(journal) if answer is Answer.YES else None
+    unheard = any(fleet.engine(journal, rank) is None for rank in active.heads)
+    if answer is not Answer.YES or (unheard and GARBAGE in journal.trouble):  # only its guard sees that garbage ends
+        return None
+    return _recovered(journal)
 
 
 def _recovered(journal: Journal) -> LeaderEffect | None:
