@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from sparkops.cli.doctor import doctor
+from sparkops.cli.named import load_fleet
 from sparkops.cli.options import Settings
 from sparkops.cli.terminal import say, visible, write
 from sparkops.cli.trust import pin
@@ -63,8 +64,11 @@ def init(
         raise UsageError(f"{settings.inventory} is a directory", next_step="Pass a file with --inventory.")
     if ssh_key and not addresses:
         raise UsageError("--ssh-key: no node to connect to", next_step="Name the ADDRESS of each node.")
+    if gateway and addresses:
+        problem = "--gateway: not with addresses: a new inventory has the gateway on its first node"
+        raise UsageError(problem, next_step="Leave out --gateway, and name the address of that node first.")
     if gateway:
-        _add_gateway(settings.inventory, gateway)
+        _add_gateway(load_fleet(settings), gateway)
         return
     if settings.inventory.exists() and not force and not _is_unedited(settings.inventory):
         step = "Edit it, pass another with --inventory, or replace it with --force."
@@ -88,9 +92,9 @@ def init(
         raise typer.Exit(1)
 
 
-def _add_gateway(file: Path, node: str) -> None:
-    """Add a gateway to an inventory. Raises ConfigError, and UsageError if it has a gateway or lacks the node."""
-    fleet = inventory.load(file)
+def _add_gateway(fleet: Fleet, node: str) -> None:
+    """Add a gateway to an inventory. Raises UsageError if it has a gateway or lacks the node."""
+    file = fleet.file
     fleet.node(node)
     if fleet.gateway:
         problem = f"{file}: gateway: the inventory has one, on {fleet.gateway.node}"

@@ -219,6 +219,15 @@ def test_init_overwrites_only_with_force(sparkops: Sparkops) -> None:
     assert list(inventory.load(Path("inventory.yaml")).nodes) == ["spark-1"]
 
 
+def test_a_gateway_is_added_to_an_inventory_that_exists_only(sparkops: Sparkops) -> None:
+    missing, new = sparkops("init", "--gateway", "a"), sparkops("init", "192.0.2.1", "--gateway", "spark-1")
+
+    assert (missing.code, new.code) == (2, 2)
+    assert "inventory not found: inventory.yaml\n  next: Create one with `sparkops init`" in missing.err
+    assert "--gateway: not with addresses: a new inventory has the gateway on its first node" in new.err
+    assert not Path("inventory.yaml").exists()
+
+
 def test_an_inventory_without_a_gateway_gets_one_line_and_the_way_to_it(sparkops: Sparkops) -> None:
     file = Path("inventory.yaml")
     file.write_text("# mine\nnodes:\n  a: {address: 127.0.0.2}\n  b: {address: 127.0.0.3}")
