@@ -45,7 +45,7 @@ PHASES = (
     Phase("a few requests", 10, rate=1, streams=1),
     Phase("more than the engine answers at once", 8, rate=6, streams=8),
     Phase("idle again", 5),
-    Phase("long answers only", 8, streams=4, tokens=900),
+    Phase("streams only", 8, streams=4, tokens=900),
     Phase("on and off", 1, rate=3, streams=4, repeat=5),
     Phase("idle at the end", 10),
 )
