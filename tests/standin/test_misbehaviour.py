@@ -111,21 +111,24 @@ def test_it_hangs_some_time_after_it_began_to_serve() -> None:
 
 
 def test_its_answers_turn_to_garbage_some_time_after_it_began_to_serve() -> None:
-    with Program(ANSWERS="bangs", ANSWERS_AFTER_S="0.5") as program:
-        program.serves()
-        assert "Paris" in program.ask(FRANCE)["message"]["content"]
-        time.sleep(0.6)
-        assert "!!!!" in program.ask(FRANCE)["message"]["content"]
-        assert program.tell().ended() == 0
+    with (
+        Program(ANSWERS="bangs", ANSWERS_AFTER_S="3600") as before,
+        Program(ANSWERS="bangs", ANSWERS_AFTER_S="0.1") as after,
+    ):
+        assert "Paris" in before.serves().ask(FRANCE)["message"]["content"]
+        after.serves()
+        time.sleep(0.5)
+        assert "!!!!" in after.ask(FRANCE)["message"]["content"]
 
 
 def test_it_becomes_slow_some_time_after_it_began_to_serve() -> None:
-    with Program(TOK_S="100000", SLOW_AFTER_S="0.5", SLOW_TOK_S="0.01") as program:
-        program.serves()
-        assert program.ask(FRANCE)["finish_reason"] == "stop"
-        time.sleep(0.6)
+    speeds = {"TOK_S": "100000", "SLOW_TOK_S": "0.01"}
+    with Program(SLOW_AFTER_S="3600", **speeds) as before, Program(SLOW_AFTER_S="0.1", **speeds) as after:
+        assert before.serves().ask(FRANCE)["finish_reason"] == "stop"
+        after.serves()
+        time.sleep(0.5)
         with pytest.raises(requests.Timeout):  # its second token would come after 100 s
-            program.http.post(f"{program.url}/v1/chat/completions", json=program.body(FRANCE), timeout=2)
+            after.http.post(f"{after.url}/v1/chat/completions", json=after.body(FRANCE), timeout=2)
 
 
 def test_a_signal_freezes_steps_and_figures_and_another_one_ends_that() -> None:
