@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched pairs bench captures simulate bite clients clean
+.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched pairs bench captures simulate bite clients release clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
@@ -107,6 +107,9 @@ bench: $(READY)  ## benchmarks, compared as ratios within one run
 
 captures: $(READY)  ## docs/captures: a deploy, a swap under load, status and status --watch on two real nodes, as SVG
 	@$(BIN)/python -m tests.captures
+
+release: $(READY)  ## build, check and tag the version of sparkops/__init__.py; TAG= where it has one
+	@$(BIN)/python -m tests.packaging.release $(if $(TAG),--tag $(TAG))
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
