@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 LABEL = "sparkops."
+INPUTS = f"{LABEL}inputs"
+"""Label of an image and its containers: the digest of everything that goes into it."""
 GUARD, GATEWAY = "guard", "gateway"
 """Names of their images and builds, in place of a recipe's name."""
 

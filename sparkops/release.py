@@ -11,7 +11,7 @@ from typing import Any
 
 from sparkops import __version__
 from sparkops.config.recipe import Recipe
-from sparkops.names import LABEL, Slot
+from sparkops.names import INPUTS, LABEL, Slot
 
 TRUSTED = "sparkops-trusted-"
 SHORT = 12  # hex digits of a digest in names and tags: 48 bits
@@ -78,7 +78,7 @@ def trust_mark(tag: str, image: str) -> str:
 
 
 def image_labels(recipe_name: str, inputs: str) -> dict[str, str]:
-    return {f"{LABEL}recipe": recipe_name, f"{LABEL}inputs": inputs, f"{LABEL}version": __version__}
+    return {f"{LABEL}recipe": recipe_name, INPUTS: inputs, f"{LABEL}version": __version__}
 
 
 def mod_labels(outcomes: Mapping[str, str]) -> dict[str, str]:
@@ -164,7 +164,7 @@ class Rank:
             f"{LABEL}rank": str(self.index),
             f"{LABEL}port": str(self.port),
             f"{LABEL}claim-gib": f"{self.release.recipe.memory.claim_gib:g}",
-            f"{LABEL}inputs": self.release.inputs,
+            INPUTS: self.release.inputs,
             f"{LABEL}version": __version__,
             **(several if self.size > 1 else {}),
             **callers,

@@ -46,7 +46,8 @@ class AgentSpecs:
 
 def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
     """Return the agents that `services` need, with files read here. Raises ConfigError and UsageError."""
-    guard = guard_order(assets.load_templates(), assets.load_package(), fleet.build.parent(DEBIAN))
+    parent, finished = fleet.build.parent(DEBIAN), fleet.build.finished(GUARD)
+    guard = guard_order(assets.load_templates(), assets.load_package(), parent, finished)
     gateway = gateway_agent.load(fleet, fleet.require_gateway(), services)
     monitoring = (
         membership.monitoring_port(fleet.monitoring.port, gateway.secrets.monitoring) if fleet.monitoring else None
@@ -55,9 +56,11 @@ def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
     return AgentSpecs(guard, gateway, GuardSettings(monitoring, webhook))
 
 
-def guard_order(templates: Mapping[str, str], package: Mapping[str, bytes], parent: str) -> BuildOrder:
+def guard_order(
+    templates: Mapping[str, str], package: Mapping[str, bytes], parent: str, finished: str = ""
+) -> BuildOrder:
     context = guard_context(templates, package, parent)
-    return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.check_image))
+    return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.check_image), finished=finished)
 
 
 def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:

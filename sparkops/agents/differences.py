@@ -13,9 +13,8 @@ from sparkops import __version__
 from sparkops.errors import PlanRefused
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.gateway.image import Service
-from sparkops.names import LABEL
+from sparkops.names import INPUTS, LABEL
 
-INPUTS = f"{LABEL}inputs"
 VERSION = f"{LABEL}version"
 SERVICE_FILE = re.compile(r"services/(.+)\.cfg")
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)

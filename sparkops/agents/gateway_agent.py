@@ -70,7 +70,8 @@ def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Gatewa
     context = gateway_context(templates, load_program(), parent)
     tried = files(services, settings, secrets, templates)
     gate = Gate(lambda image: commands.check_image(image, tried))
-    order = BuildOrder(NAME, context, DISK_GIB, gate)
+    finished = fleet.build.finished(NAME)
+    order = BuildOrder(NAME, context, DISK_GIB, gate, finished=finished)
     return GatewaySpec(order, tuple(services), settings, secrets, templates)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sparkops.command import Command
 from sparkops.guard_client import commands
-from sparkops.names import GUARD, LABEL
+from sparkops.names import GUARD, INPUTS
 from sparkops.nodes.node import Node
 
 
@@ -45,7 +45,7 @@ def guard_version(node: str, inputs: str) -> Replaceable:
     return Replaceable(
         name=GUARD,
         container=commands.CONTAINER,
-        labels={f"{LABEL}inputs": inputs, commands.NODE_LABEL: node},
+        labels={INPUTS: inputs, commands.NODE_LABEL: node},
         run=lambda image: commands.run(image, inputs, node),
         ready=lambda reached: reached.run(commands.READY),
         stop_s=commands.STOP_S,

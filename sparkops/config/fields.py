@@ -237,6 +237,12 @@ Flag = Annotated[
 ImageRef = Annotated[
     str, matching(r"[a-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?", "an image, such as debian:bookworm-slim")
 ]
+PinnedImage = Annotated[
+    str,
+    matching(
+        r"[a-z0-9][A-Za-z0-9._/:-]*@sha256:[0-9a-f]{64}", "an image by its digest, such as r.lan/guard@sha256:DIGEST"
+    ),
+]
 Version = Annotated[str, matching(r"[0-9]+(\.[0-9]+)*((a|b|rc|\.dev|\.post)[0-9]+)*", "a version, such as 2.11.0")]
 Requirement = Annotated[
     str,

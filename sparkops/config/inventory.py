@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -19,6 +19,7 @@ from sparkops.config.fields import (
     LocalPath,
     Location,
     Name,
+    PinnedImage,
     Section,
     Url,
 )
@@ -50,10 +51,17 @@ class Build(Section):
     parent_images: dict[ImageRef, ImageRef] = {}
     """Replacements for the Debian image of gateway, guard and hub, by its name, such as
     debian:trixie-slim: mirror.lan/debian:trixie-slim. The default is pinned by digest; a replacement is not."""
+    agent_images: dict[Literal["guard", "gateway"], PinnedImage] = {}
+    """Finished images of `guard` and `gateway` by digest, which nodes pull in place of a build; one of another version
+    of sparkops is not used. To make them, tag and push `sparkops/guard` and `sparkops/gateway` of a node."""
 
     def parent(self, pinned: str) -> str:
         """Return the image to build on in place of `pinned`, NAME@sha256:DIGEST."""
         return self.parent_images.get(pinned.partition("@")[0], pinned)
+
+    def finished(self, agent: str) -> str:
+        """Return the finished image of an agent by its digest; empty where nodes build it."""
+        return next((image for name, image in self.agent_images.items() if name == agent), "")
 
 
 class Gateway(Section):

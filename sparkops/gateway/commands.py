@@ -9,7 +9,7 @@ from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.commands import BOUNDED_LOG, docker, label_options
 from sparkops.gateway.capacity import MEMORY_MIB
-from sparkops.names import GATEWAY, LABEL, Slot
+from sparkops.names import GATEWAY, INPUTS, LABEL, Slot
 from sparkops.release import image_labels
 from sparkops.swap.effects import RequestHold
 
@@ -34,7 +34,7 @@ PROBE_EACH = places.PROBE_EACH
 
 def labels(inputs: str, memory_mib: int) -> dict[str, str]:
     """Return the labels that identify the image and the memory limit of a container."""
-    return {f"{LABEL}inputs": inputs, f"{LABEL}memory-mib": str(memory_mib)}
+    return {INPUTS: inputs, f"{LABEL}memory-mib": str(memory_mib)}
 
 
 def run(image: str, inputs: str, memory_mib: int = MEMORY_MIB) -> Command:

@@ -19,6 +19,7 @@ from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError
 from sparkops.guard_client import leases
 from sparkops.images import arguments, buildkit, gate, gated, lock_check
 from sparkops.images.arguments import Arguments
+from sparkops.names import INPUTS
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Facts
@@ -52,6 +53,7 @@ CUT = "the connection to the registry was cut off while"
 NAME_TRIES, NAME_PAUSE_S = 3, 0.5
 PULL_TRIES, PULL_PAUSE_S = 3, 1.0
 """Tries of a build whose pull was cut off. BuildKit itself retries a layer before, and keeps complete ones."""
+PULL_TIMEOUT_S = 3600.0
 T = TypeVar("T")
 
 
@@ -79,6 +81,8 @@ class BuildOrder:
     open_file: Callable[[Path], BinaryIO] = lambda path: path.open("rb")
     machine: str | None = None
     """The architecture of the recipe's lock, such as aarch64; None without a lock."""
+    finished: str = ""
+    """An image of the same inputs by its digest, which a node pulls in place of the build."""
     arguments: Arguments | None = None
     """The arguments of the recipe, which the parser in the image judges; None for an engine without one."""
 
@@ -174,8 +178,9 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
     if refused := refusal(member.name, order, facts, str(member.engine.version.get("Version", "0"))):
         raise refused
-    report(Event(member.name, f"building {order.tag}"))
-    run_build(member, order, report)
+    if not (order.finished and _take_finished(member, order, report)):
+        report(Event(member.name, f"building {order.tag}"))
+        run_build(member, order, report)
     image = member.engine.image(order.candidate) or member.engine.trusted(order.tag)
     if image is None:
         raise BuildFailed(member.name, f"image not found after the build: {order.candidate}")
@@ -188,6 +193,40 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
     report(Event(member.name, f"{order.tag} passed its gates"))
     size_gib, content = image["Size"] / host.GIB, image_content(image)
     return Built(image["Id"], new=True, size_gib=size_gib, verdicts=verdicts, content=content)
+
+
+def _take_finished(member: Member, order: BuildOrder, report: OnEvent) -> bool:
+    """Pull the finished image of an order as its candidate. False, with the reason told, where it has to be built."""
+    report(Event(member.name, f"pulling {order.finished}"))
+    try:
+        pull(member, order.finished, report)
+    except CommandFailed as failed:
+        report(Event(member.name, f"{order.finished} cannot be pulled, so it is built: {failed.completed.last_lines}"))
+        return False
+    image = member.engine.image(order.finished)
+    inputs = ((image or {}).get("Config", {}).get("Labels") or {}).get(INPUTS, "")
+    if image and inputs == order.context.digest:
+        member.node.run(commands.tag(image["Id"], order.candidate))
+    else:
+        problem = f"image {inputs[:12] or 'of no inputs'}, expected {order.context.digest[:12]}"
+        report(Event(member.name, f"{order.finished} is of another version, so it is built: {problem}"))
+    if image:
+        member.node.run(commands.remove_image(order.finished))  # the candidate keeps its layers
+    return bool(image) and inputs == order.context.digest
+
+
+def pull(member: Member, image: str, report: OnEvent) -> str:
+    """Return what `docker pull` prints. Repeats one that was cut off: Docker keeps complete layers."""
+
+    def passing(error: BaseException) -> bool:
+        return isinstance(error, CommandFailed) and cut_off(error.completed.stderr)
+
+    def retried(error: CommandFailed) -> None:
+        report(Event(member.name, f"retrying after: {error.completed.last_lines}"))
+
+    command = commands.docker("pull", image, timeout_s=PULL_TIMEOUT_S)
+    waiting = Waiting(PULL_PAUSE_S, cancel=member.node.cancel, tries=PULL_TRIES)
+    return waiting.retry(lambda: member.node.run(command).stdout, passing, retried)
 
 
 def _name(member: Member, order: BuildOrder, image: Facts, labels: Mapping[str, str]) -> Facts:

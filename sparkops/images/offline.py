@@ -18,7 +18,7 @@ from sparkops.images.build import BuildOrder, build_noted, pass_gate
 from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, OfferedImage, removed_on_interrupt
 from sparkops.images.layers import missing_bytes, saved_share
 from sparkops.images.layout import ImageCutOff, Layout, StoredImage
-from sparkops.names import LABEL
+from sparkops.names import INPUTS
 from sparkops.nodes import ssh
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
@@ -402,7 +402,7 @@ def _accept(member: Member, order: BuildOrder, copy: ImageCopy, report: OnEvent)
     """Run the gate of the loaded image on its node, as after a build. An image that fails it is removed."""
     image = copy.arrived()
     try:
-        if (inputs := image.labels.get(f"{LABEL}inputs")) != order.context.digest:
+        if (inputs := image.labels.get(INPUTS)) != order.context.digest:
             problem = f"{order.tag} was built from other inputs: {inputs}, expected {order.context.digest}"
             raise ImageRejected(member.name, problem)
         verdicts, labels = pass_gate(member, order, copy.inspect(), report)

@@ -15,12 +15,10 @@ from sparkops.engines import ENGINES
 from sparkops.errors import CommandFailed, NodeError
 from sparkops.images import gate
 from sparkops.images.build import (
-    PULL_PAUSE_S,
-    PULL_TRIES,
     BuildOrder,
     Gate,
-    cut_off,
     other_architecture,
+    pull,
     run_build,
 )
 from sparkops.lock import finished, resolving
@@ -29,11 +27,9 @@ from sparkops.nodes import host
 from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
-from sparkops.nodes.waiting import Waiting
 from sparkops.render import context
 from sparkops.weights import models
 
-PULL_TIMEOUT_S = 3600.0
 """A base with the CUDA toolkit has several GB."""
 DISK_GIB = 4.0
 PULLED = re.compile(r"^Digest: (sha256:[0-9a-f]{64})$", re.MULTILINE)
@@ -112,7 +108,7 @@ def resolve_parent(
     report(Event(member.name, f"resolving {wanted}"))
     digest, why = kept, ""
     try:
-        pulled = _pull(member, wanted, report)
+        pulled = pull(member, wanted, report)
         digest = kept or next(iter(PULLED.findall(pulled)), None)
     except CommandFailed as failed:  # without a registry the node may have the image
         if OTHER_PLATFORM in failed.completed.stderr:
@@ -132,20 +128,6 @@ def resolve_parent(
     contents = describe_finished(member, facts, report) if recipe.image.use else None
     layers = facts["RootFS"].get("Layers") or []
     return Parent(name=name, digest=None if "@" in name else digest, layers=layers, finished=contents)
-
-
-def _pull(member: Member, image: str, report: OnEvent) -> str:
-    """Return what `docker pull` prints. Repeats one that was cut off: Docker keeps complete layers."""
-
-    def passing(error: BaseException) -> bool:
-        return isinstance(error, CommandFailed) and cut_off(error.completed.stderr)
-
-    def retried(error: CommandFailed) -> None:
-        report(Event(member.name, f"retrying after: {error.completed.last_lines}"))
-
-    command = commands.docker("pull", image, timeout_s=PULL_TIMEOUT_S)
-    waiting = Waiting(PULL_PAUSE_S, cancel=member.node.cancel, tries=PULL_TRIES)
-    return waiting.retry(lambda: member.node.run(command).stdout, passing, retried)
 
 
 def _digest(inspect: Facts, name: str) -> str | None:

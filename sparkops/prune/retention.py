@@ -17,12 +17,10 @@ from typing import Any
 from sparkops.docker import facts
 from sparkops.docker.facts import Container
 from sparkops.guard_client import engine_spec
-from sparkops.names import LABEL
+from sparkops.names import INPUTS
 from sparkops.release import SHORT, TRUSTED, recipe_named, recipe_of
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
-
-INPUTS = f"{LABEL}inputs"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,15 @@ def test_the_smallest_inventory() -> None:
     assert fleet.known_hosts == Path.cwd() / "known_hosts"
 
 
+def test_the_image_of_an_agent_is_named_by_its_digest() -> None:
+    image = f"r.lan/guard@sha256:{'a' * 64}"
+    build = load(f"nodes: {{a: {{address: h}}}}\nbuild: {{agent_images: {{guard: {image}}}}}").build
+
+    assert (build.finished("guard"), build.finished("gateway")) == (image, "")
+    with pytest.raises(ConfigError, match=r"build\.agent_images\.guard: expected an image by its digest"):
+        load("nodes: {a: {address: h}}\nbuild: {agent_images: {guard: 'r.lan/guard:1'}}")
+
+
 def test_a_local_node_needs_no_address() -> None:
     assert load("nodes: {here: {transport: local}}").nodes["here"].address == "127.0.0.1"
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import bcrypt
 import pytest
 import yaml
 
-from sparkops.config import shipped
+from sparkops.agents.agents import guard_order
+from sparkops.config import assets, shipped
+from sparkops.config.inventory import Fleet
+from sparkops.guard_client.image import DEBIAN
+from sparkops.images.build import BuildOrder, build_on
+from sparkops.nodes.connected import connect
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.program import Cli
@@ -185,6 +190,45 @@ def test_a_finished_image_is_pulled_by_its_digest_gated_and_deployed(
 
     registry.node.exec("sh", "-c", f"rm -rf {STORE}/docker")
     assert sparkops("build", file, "--node", "node-1").code == 0, "what has passed its gate is not pulled again"
+
+
+def test_the_image_of_an_agent_is_pulled_by_its_digest_and_built_where_it_is_of_another_version(
+    fleet: Fleet, registry: Registry
+) -> None:
+    package = assets.load_package()
+    changed = {**package, "guard/ask.py": package["guard/ask.py"] + f"# {time.time_ns()}\n".encode()}
+    parent = fleet.build.parent(DEBIAN)
+    wanted = guard_order(assets.load_templates(), changed, parent)
+    told = list[str]()
+
+    def build(order: BuildOrder) -> str:
+        told.clear()
+        with connect(fleet, ["node-1"]) as connected:
+            member = connected.member("node-1")
+            try:
+                built = build_on(member, order, lambda event: told.append(event.text))
+                assert built.new
+                return built.image
+            finally:
+                registry.node.exec("docker", "rmi", order.tag)
+
+    with connect(fleet, ["node-1"]) as connected:
+        built = build_on(connected.member("node-1"), wanted, lambda _: None)
+    digest = registry.push(wanted.tag, "owner/guard:1")
+    registry.node.exec("docker", "rmi", wanted.tag)
+    named = f"{REGISTRY}/owner/guard@{digest}"
+    finished = replace(wanted, finished=named)
+
+    assert build(finished) != built.image, "the pushed one, which has a label more"
+    assert [line for line in told if line.startswith(("building", "pulling"))] == [f"pulling {named}"]
+    assert named not in registry.node.exec("docker", "images", "--digests", "--format", "{{.Repository}}@{{.Digest}}")
+
+    other = {**changed, "guard/ask.py": changed["guard/ask.py"] + b"#\n"}
+    build(guard_order(assets.load_templates(), other, parent, named))
+    assert any(line.startswith(f"{named} is of another version, so it is built: image ") for line in told)
+
+    build(replace(wanted, finished=f"{REGISTRY}/owner/guard@sha256:{'0' * 64}"))
+    assert any("cannot be pulled, so it is built: " in line for line in told)
 
 
 @pytest.mark.usefixtures("registry")
