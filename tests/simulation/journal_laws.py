@@ -86,9 +86,10 @@ def _returning(world: World, old: Swap | None, new: Swap | None) -> Iterator[str
 
 
 def _recovering(world: World, old: Journal, new: Journal) -> Iterator[str]:
-    """An operator is needed until the nonsense has ended, not until no guard reports it any more."""
+    """An operator is needed until the nonsense has ended or the service stops, not until no guard reports it."""
     active = old.active
-    if active is None or old.unfinished or new.unfinished or not old.trouble or new.trouble:
+    stops = old.stopping or new.stopping or new.active is None
+    if active is None or stops or old.unfinished or new.unfinished or not old.trouble or new.trouble:
         return
     found = (known for rank in active.heads for known in world.machine(rank.node).found)
     if world.runs(active) is not Answer.YES and any(what == GARBLED for _, what in found):

@@ -170,6 +170,7 @@ def test_an_operator_is_needed_until_the_nonsense_ends() -> None:
 
     assert [*writing(story.world, leader, recovered)] == ["8: b answers nonsense, and no operator is needed any more"]
     assert [*writing(story.world, leader, needed)] == []
+    assert [*writing(story.world, leader, story.journal.changed(trouble="", stopping=True))] == []
     assert [*writing(story.become("b-r0", Health.GOOD).world, leader, recovered)] == []
 
 
