@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from sparkops.agents.differences import (
-    INPUTS,
     AgentContainer,
     GatewayContents,
     Kind,
@@ -32,6 +31,7 @@ from sparkops.gateway import image as render
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts
 from sparkops.gateway.files import Secrets, load_templates
 from sparkops.gateway.image import Service
+from sparkops.names import INPUTS
 
 TEMPLATES = load_templates()
 LABELS = {INPUTS: "a" * 64, "sparkops.node": "n1"}
