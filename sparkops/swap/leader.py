@@ -76,10 +76,9 @@ def _unset(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
         request_hold = hold(journal, fleet.sampled_s)
         mark = request_hold.mark if request_hold else ""
         return SwitchTraffic(None, request_hold) if gateway.held != mark else None
-    lost = gateway.active is None and swap and swap.phase is not Phase.SWITCH
-    if not lost or gateway.answer(serving) is not Answer.YES:
+    if gateway.active or swap is None or swap.phase is Phase.SWITCH or gateway.answer(serving) is not Answer.YES:
         return None
-    failed = swap and serving == swap.target and failure(journal, swap, fleet)  # another program may answer on its port
+    failed = serving == swap.target and failure(journal, swap, fleet)  # another program may answer on its port
     return None if failed else SwitchTraffic(serving)
 
 

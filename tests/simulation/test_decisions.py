@@ -104,6 +104,27 @@ def test_a_release_that_answers_gets_the_traffic_whatever_the_watch_finds() -> N
     assert step(SERVES, fleet(SERVES, garbled, gateway=view(""))) == SwitchTraffic(OLD)
 
 
+def test_a_rebuilt_gateway_gives_the_traffic_to_what_serves_but_for_a_new_release_that_failed() -> None:
+    """Until the switch that is the old one, whatever became of the new one."""
+    starting, baking = (swap(Mode.ACROSS, phase, BESIDE) for phase in (Phase.LOAD, Phase.BAKE))
+    ended = (engine("b-r0", DOWN, key=key(starting)), engine("b-r0", DOWN, key=key(baking)))
+
+    assert step(starting, fleet(starting, ended[0], gateway=view(""))) == SwitchTraffic(OLD)
+    assert step(baking, fleet(baking, engine("b-r0", UP, key=key(baking)), gateway=view(""))) == SwitchTraffic(BESIDE)
+    assert isinstance(step(baking, fleet(baking, ended[1], gateway=view(""))), WriteJournal)
+
+
+def test_only_garbage_is_remembered_while_its_guard_is_silent() -> None:
+    """Whether a release answers, the gateway shows as well."""
+    dumb = SERVES.changed(trouble="a does not answer")
+    garbled = SERVES.changed(trouble="a answers garbage: !!!!")
+    silent = {"n1": Report("n1", "boot", 1, dumb.revision, dumb.revision, ())}
+
+    assert written(dumb, replace(fleet(dumb, gateway=view()), reports=silent)).trouble == ""
+    assert step(garbled, replace(fleet(garbled, gateway=view()), reports=silent)) is None
+    assert written(garbled, fleet(garbled, engine("a-r0", UP), gateway=view())).trouble == ""
+
+
 def test_what_was_tried_before_gives_up_nothing_that_is_due_now() -> None:
     """A change of the gateway that failed for long is due no more: nothing, or another one, is."""
     earlier = SwitchTraffic(NEW)
