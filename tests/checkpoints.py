@@ -32,6 +32,13 @@ def make(fleet: Fleet, node: str, image: str, cache: Path, *options: str) -> Pat
     return checkpoint
 
 
+def provide(fleet: Fleet, image: str, cache: Path, name: str, *options: str) -> None:
+    """Train a checkpoint on the first node, and copy it to the model directory of every node under `name`."""
+    checkpoint = make(fleet, next(iter(fleet.nodes)), image, cache, *options)
+    for node in fleet.nodes:
+        copy(fleet, node, checkpoint, name)
+
+
 def _binary(fleet: Fleet, node: str, command: Command) -> bytes:
     return subprocess.run(
         [*ssh_argv(fleet, node, "ssh"), quote(*command.argv)],

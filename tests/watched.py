@@ -92,9 +92,7 @@ def _service(nodes: RealFleet, home: Path) -> Service:
     built = cli("build", RECIPE, "--once", "--json")
     assert built.code == 0, built.err
     fleet = inventory.load(cli.inventory)
-    checkpoint = checkpoints.make(fleet, GATEWAY, built.json["tag"], nodes.home / "checkpoints")
-    for node in fleet.nodes:
-        checkpoints.copy(fleet, node, checkpoint, "tiny-qwen3")
+    checkpoints.provide(fleet, built.json["tag"], nodes.home / "checkpoints", "tiny-qwen3")
     return Service(cli, nodes, str(RECIPE), "tiny", 8000, {"swap.bake_s": "5", "probe.passes": "1"})
 
 
@@ -102,8 +100,9 @@ def _pass(service: Service, phase: Phase, scale: float) -> Passed:
     """Send the load of a phase, and look for findings meanwhile."""
     before, began_s = _answered(service), time.monotonic()
     sent, failed, findings = 0, 0, set[str]()
+    loads = phase.rate or phase.streams
     for _ in range(phase.repeat):
-        if phase.rate or phase.streams:
+        if loads:
             load = service.load(
                 rate=phase.rate,
                 streams=phase.streams,
@@ -117,7 +116,7 @@ def _pass(service: Service, phase: Phase, scale: float) -> Passed:
             report = load.report()
             sent += report.shorts + report.streams
             failed += sum(report.failures.values()) + report.refusals
-        if phase.repeat > 1 or not sent:
+        if phase.repeat > 1 or not loads:
             findings |= _look(service, phase.minutes * 60 * scale)
     asked = _answered(service) - before - sent
     took_s = time.monotonic() - began_s

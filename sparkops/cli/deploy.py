@@ -229,7 +229,7 @@ def up(
             (data if dry_run and not json else say)(line)
         if due.weights and not due.complete and loaded.lock and loaded.lock.checkpoint:
             say(section(connected, loaded, names).strip())
-        if not dry_run:
+        if (due.image or due.weights) and not dry_run:
             specs = agents.load(fleet, [_behind_gateway(loaded)])
             provision(connected, due, order, source, specs, report, wait)
     if not (dry_run and (due.image or due.weights)):

@@ -54,6 +54,7 @@ NAME_TRIES, NAME_PAUSE_S = 3, 0.5
 PULL_TRIES, PULL_PAUSE_S = 3, 1.0
 """Tries of a build whose pull was cut off. BuildKit itself retries a layer before, and keeps complete ones."""
 PULL_TIMEOUT_S = 3600.0
+"""A base with the CUDA toolkit has several GB."""
 T = TypeVar("T")
 
 
@@ -204,15 +205,17 @@ def _take_finished(member: Member, order: BuildOrder, report: OnEvent) -> bool:
         report(Event(member.name, f"{order.finished} cannot be pulled, so it is built: {failed.completed.last_lines}"))
         return False
     image = member.engine.image(order.finished)
-    inputs = ((image or {}).get("Config", {}).get("Labels") or {}).get(INPUTS, "")
-    if image and inputs == order.context.digest:
+    if image is None:
+        raise NotReady(member.name, f"image not found after its pull: {order.finished}")
+    inputs = (image["Config"].get("Labels") or {}).get(INPUTS, "")
+    same: bool = inputs == order.context.digest
+    if same:
         member.node.run(commands.tag(image["Id"], order.candidate))
     else:
         problem = f"image {inputs[:12] or 'of no inputs'}, expected {order.context.digest[:12]}"
         report(Event(member.name, f"{order.finished} is of another version, so it is built: {problem}"))
-    if image:
-        member.node.run(commands.remove_image(order.finished))  # the candidate keeps its layers
-    return bool(image) and inputs == order.context.digest
+    member.node.run(commands.remove_image(order.finished))  # the candidate keeps its layers
+    return same
 
 
 def pull(member: Member, image: str, report: OnEvent) -> str:

@@ -30,7 +30,6 @@ from sparkops.nodes.progress import Event, OnEvent
 from sparkops.render import context
 from sparkops.weights import models
 
-"""A base with the CUDA toolkit has several GB."""
 DISK_GIB = 4.0
 PULLED = re.compile(r"^Digest: (sha256:[0-9a-f]{64})$", re.MULTILINE)
 """Line of `docker pull`. The image may also have digests of other registries, and of earlier pulls."""

@@ -112,9 +112,9 @@ def _with_shared(target: Target, installed: Installed) -> Installed:
     """Return the same, with the model files that other nodes have too, if they would be removed."""
     if not (target.extent.weights and installed.checkpoints):
         return installed
-    others = {name: member for name, member in target.connected.members.items() if name != target.node}
-    shared, unasked = dict[str, str](), [*target.connected.unreachable]
-    for name, outcome in replace(target.connected, members=others).on_each(models.look).items():
+    others = target.connected.only([name for name in target.connected.members if name != target.node])
+    shared, unasked = dict[str, str](), [*others.unreachable]
+    for name, outcome in others.on_each(models.look).items():
         if isinstance(outcome, SparkopsError):
             unasked.append(name)
             continue

@@ -118,9 +118,8 @@ def prepare(story: Story) -> str:
 
     story.part("model", "0.6 MB, trained in that image and copied to the nodes")
     fleet = inventory.load(file)
-    checkpoint = checkpoints.make(fleet, "node-1", tag, nodes.home / "checkpoints")
+    checkpoints.provide(fleet, tag, nodes.home / "checkpoints", MODEL)
     for name in fleet.nodes:
-        checkpoints.copy(fleet, name, checkpoint, MODEL)
         print(f"{name}: {fleet.nodes[name].model_dir}/{MODEL}")
     return fleet.nodes[GATEWAY].address
 

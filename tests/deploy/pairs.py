@@ -61,9 +61,9 @@ def plan(
     rules: Rules = TCP,
     without: frozenset[str] = frozenset(),
 ) -> Plan:
-    """The plan for nodes with so much free; blue's ranks run where `current` says."""
-    blue = current.source
-    places = {rank.node: rank.container for rank in blue.ranks} if blue else {}
+    """The plan for nodes with so much free; the ranks of what serves run where `current` says."""
+    source = current.source
+    places = {rank.node: rank.container for rank in source.ranks} if source else {}
     own = {rank.container: rank for rank in (*BLUE, Rank(ALONE, Slot.BLUE, "n1"))}
     nodes: dict[str, Observed] = {}
     for name, gib in free.items():

@@ -70,9 +70,7 @@ def built(sparkops: Cli) -> str:
 @pytest.fixture(scope="session")
 def model(nodes: RealFleet, fleet: Fleet, built: str) -> str:
     """The tiny model, trained in the image and copied to every node."""
-    checkpoint = checkpoints.make(fleet, "node-1", built, nodes.home / "checkpoints")
-    for name in fleet.nodes:
-        checkpoints.copy(fleet, name, checkpoint, "tiny-qwen3")
+    checkpoints.provide(fleet, built, nodes.home / "checkpoints", "tiny-qwen3")
     return "tiny-qwen3"
 
 

@@ -53,9 +53,7 @@ def prepare(cli: Cli, nodes: Fleet, *names: str) -> None:
     assert built.code == 0, built.err
     image, fleet = str(built.json["tag"]), inventory.load(cli.inventory)
     for name in names or CHECKPOINTS:
-        checkpoint = checkpoints.make(fleet, "node-1", image, nodes.home / "checkpoints", *CHECKPOINTS[name])
-        for node in fleet.nodes:
-            checkpoints.copy(fleet, node, checkpoint, name)
+        checkpoints.provide(fleet, image, nodes.home / "checkpoints", name, *CHECKPOINTS[name])
 
 
 def service(cli: Cli, nodes: Fleet, **settings: str) -> Service:

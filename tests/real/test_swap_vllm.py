@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
@@ -33,20 +32,13 @@ LOAD = {"rate": 2, "streams": 2, "stream_pause_s": 3, "stream_tokens": 100, "tim
 @pytest.fixture(scope="module")
 def tiny(front: Cli, nodes: RealFleet, fleet: Fleet, built: str, model: str) -> Iterator[Service]:
     """The tiny model on node-2 behind the gateway, and another checkpoint of it on every node."""
-    provide("tiny-other", "--seed", "1", fleet=fleet, image=built, home=nodes.home)
+    checkpoints.provide(fleet, built, nodes.home / "checkpoints", "tiny-other", "--seed", "1")
     service = Service(front, nodes, str(RECIPE), "tiny", 8000, {**SETTINGS, "model.path": model})
     service.sweep()
     first = service.deploy("--node", "node-2")
     assert (first.code, first.json["mode"]) == (0, "first"), first.err
     yield service
     service.sweep()
-
-
-def provide(name: str, *options: str, fleet: Fleet, image: str, home: Path) -> None:
-    """Make a checkpoint of the tiny model, and copy it to every node."""
-    checkpoint = checkpoints.make(fleet, "node-1", image, home / "checkpoints", *options)
-    for node in fleet.nodes:
-        checkpoints.copy(fleet, node, checkpoint, name)
 
 
 def test_only_the_gateway_reaches_a_real_engine_on_another_node(tiny: Service) -> None:
@@ -68,7 +60,7 @@ def test_a_green_whose_weights_are_noise_is_refused_and_blue_never_stops(
     tiny: Service, fleet: Fleet, built: str
 ) -> None:
     """It answers every request with 200 and garbage."""
-    provide("tiny-noise", "--noise", fleet=fleet, image=built, home=tiny.nodes.home)
+    checkpoints.provide(fleet, built, tiny.nodes.home / "checkpoints", "tiny-noise", "--noise")
     old = tiny.journal().active
     assert old
     with tiny.untouched(**LOAD):
@@ -99,7 +91,7 @@ def test_another_checkpoint_takes_over_and_no_request_fails(tiny: Service, mode:
 def test_an_in_place_swap_that_the_smoke_suite_refuses_fails_no_request_of_openais_client(
     tiny: Service, fleet: Fleet, built: str
 ) -> None:
-    provide("tiny-noise", "--noise", fleet=fleet, image=built, home=tiny.nodes.home)
+    checkpoints.provide(fleet, built, tiny.nodes.home / "checkpoints", "tiny-noise", "--noise")
     old = tiny.journal().active
     assert old
     (rank,) = old.ranks

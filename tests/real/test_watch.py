@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ FAST = {"EVERY_S": 5.0, "WARM_S": 10.0, "PAST": 8}
 
 
 @pytest.fixture
-def hurried(stand_in: Service, tmp_path: Path) -> Service:
+def hurried(stand_in: Service, tmp_path: Path) -> Iterator[Service]:
     """The stand-in, deployed by a copy of sparkops whose watch has the figures of FAST in place of its own."""
     copy = tmp_path / "copy"
     for name in ("sparkops", "templates", "recipes"):
@@ -84,7 +85,8 @@ def hurried(stand_in: Service, tmp_path: Path) -> Service:
         text, changed = re.subn(rf"^{name} = .+$", f"{name} = {value}", text, flags=re.MULTILINE)
         assert changed == 1
     file.write_text(text)
-    return replace(stand_in, cli=replace(stand_in.cli, env={"PYTHONPATH": str(copy)}, forked=False))
+    yield replace(stand_in, cli=replace(stand_in.cli, env={"PYTHONPATH": str(copy)}, forked=False))
+    stand_in.anew("--node", GATEWAY)  # with the guards of this version again
 
 
 @pytest.mark.matrix
@@ -103,4 +105,3 @@ def test_a_release_that_became_slow_is_named_and_keeps_its_traffic(hurried: Serv
     events = stand_in.cli("history", "stand-in", "--json").json["events"]
     (begun,) = [event for event in events if event["kind"] == "finding"]
     assert begun["evidence"]
-    stand_in.anew("--node", GATEWAY)  # with the guards of this version again

@@ -60,6 +60,12 @@ class Story:
             assert self.step(), f"no phase {phase}"
         return self
 
+    def copied(self) -> Story:
+        """Go on until every other guard has a copy of the journal."""
+        while not all(machine.record.copy == self.journal for machine in self.world.machines[1:]):
+            assert self.step()
+        return self
+
     def settle(self) -> Story:
         """Run to the end, which must be one that the laws allow."""
         while self.step():

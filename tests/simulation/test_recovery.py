@@ -365,16 +365,9 @@ def test_restarts_of_a_pair_are_as_far_apart_as_those_of_the_boot_record(phase: 
     assert effect.journal.trouble == ""
 
 
-def copied(story: Story) -> Story:
-    """Go on until every other guard has a copy of the journal."""
-    while not all(machine.record.copy == story.journal for machine in story.world.machines[1:]):
-        assert story.step()
-    return story
-
-
 def test_a_rebuilt_gateway_gives_no_request_to_a_program_that_took_the_port_of_a_release_that_ended() -> None:
     """Law 6 holds meanwhile: the leader knew that the release had failed, and gave it the traffic back for one turn."""
-    story = copied(Story.of("in-place").until(Phase.BAKE))
+    story = Story.of("in-place").until(Phase.BAKE).copied()
 
     story.fault("loss of n1").fault("the port of b-r0 is taken").rebuild().settle()
 
@@ -382,7 +375,7 @@ def test_a_rebuilt_gateway_gives_no_request_to_a_program_that_took_the_port_of_a
 
 
 def test_a_rebuilt_gateway_gives_the_traffic_to_the_old_release_if_the_new_one_answers_garbage() -> None:
-    story = copied(Story.of("across").until(Phase.RETIRE))
+    story = Story.of("across").until(Phase.RETIRE).copied()
 
     story.fault("loss of n1").fault("b-r0 is wrong")
     assert story.step()
