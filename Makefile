@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched pairs bench captures simulate bite clients release clean
+.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched full-memory pairs bench captures simulate bite clients release clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
@@ -95,6 +95,9 @@ soak: $(READY)  ## one start of 12 min 30 s
 
 watched: $(READY)  ## an hour of the watch on vLLM at changing load; writes docs/evidence/watch.md
 	@$(BIN)/python -m tests.watched
+
+full-memory: $(READY)  ## a program takes this machine's memory beside vLLM; writes docs/evidence/full-memory.md
+	@$(BIN)/python -m tests.full_memory
 
 simulate: $(READY)  ## the swap machine with two and three faults, and with a second intent; takes hours
 	@$(BIN)/python -m tests.simulation.levels long

@@ -70,7 +70,7 @@ def main() -> int:
     scale = parser.parse_args().scale
     nodes = RealFleet.up(2)
     with tempfile.TemporaryDirectory(prefix="sparkops-watched-") as home:
-        service = _service(nodes, Path(home))
+        service = tiny(nodes, Path(home))
         try:
             service.sweep()
             first = service.deploy("--node", WATCHED)
@@ -87,7 +87,8 @@ def main() -> int:
     return 1 if noted or not asked or any(row.failed or row.findings for row in passed) else 0
 
 
-def _service(nodes: RealFleet, home: Path) -> Service:
+def tiny(nodes: RealFleet, home: Path) -> Service:
+    """Return the tiny model on vLLM behind a gateway, with its image and its model on both nodes."""
     cli = Cli(write_inventory(nodes, home, lambda data: data.update(gateway={"node": GATEWAY})), home)
     built = cli("build", RECIPE, "--once", "--json")
     assert built.code == 0, built.err

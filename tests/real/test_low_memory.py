@@ -11,8 +11,11 @@ from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.service import GATEWAY, Service, enough, nothing_failed, wait_for
 from tests.real.test_watch import findings
+from tests.real.weights import resident
 
 pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
+SIZE = 64 << 20
+FILES = f"mkdir -p /srv/models/stand-in && head -c {SIZE} /dev/urandom >/srv/models/stand-in/model.safetensors && sync"
 FULL = "sed 's/^MemAvailable:.*/MemAvailable: 100000 kB/' /proc/meminfo >/tmp/meminfo"
 
 
@@ -54,11 +57,22 @@ def test_an_engine_that_serves_is_named_and_keeps_serving(stand_in: Service, nod
     nothing_failed(load)
 
 
+@pytest.fixture
+def weights(nodes: RealFleet) -> Iterator[None]:
+    """The stand-in's model as a file that was just written, so that the page cache has it."""
+    node = nodes.node(GATEWAY)
+    node.exec("sh", "-c", FILES)
+    yield
+    node.exec("rm", "-r", "/srv/models/stand-in")
+
+
+@pytest.mark.usefixtures("weights")
 def test_an_engine_whose_recipe_says_so_ends_and_starts_again_once_there_is_memory(
     stand_in: Service, nodes: RealFleet
 ) -> None:
     engine = stand_in.anew("--node", GATEWAY, name="yields", memory__at_floor="kill")
     node = nodes.node(engine.node)
+    cached = resident(node, "stand-in")
 
     with full(node):
         wait_for(lambda: not stand_in.running())
@@ -66,7 +80,10 @@ def test_an_engine_whose_recipe_says_so_ends_and_starts_again_once_there_is_memo
     (again,) = wait_for(stand_in.running)
 
     log = node.exec("sh", "-c", "docker logs sparkops-guard 2>&1")
-    assert log.index("page cache dropped: ") < log.index(f"{engine.name} killed (promoted, and started last)")
+    assert (cached, resident(node, "stand-in")) == (SIZE, 0)
+    assert log.index("page cache dropped: 1 files, 0.1 GiB ") < log.index(
+        f"{engine.name} killed (promoted, and started last)"
+    )
     assert (again.name, again.started_at > engine.started_at) == (engine.name, True)
     wait_for(lambda: stand_in.status()["state"] == "healthy")
     assert stand_in.cli("probe", "stand-in").code == 0

@@ -12,6 +12,23 @@ from tests.real.program import Ran
 OURS = "test-models"
 """Where these tests work, under model_dir; everything whose name begins so is removed before and after."""
 PATIENCE_S = 300.0
+RESIDENT = """\
+import ctypes, mmap, os, sys
+libc, pages = ctypes.CDLL(None), 0
+for place, _, names in os.walk(sys.argv[1]):
+    for path in (os.path.join(place, name) for name in names):
+        size = os.stat(path).st_size
+        if size == 0:
+            continue
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as view:
+            here = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+            start = ctypes.c_char.from_buffer(view)
+            assert libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), here) == 0
+            del start
+        pages += sum(page & 1 for page in here)
+print(pages * mmap.PAGESIZE)
+"""
+"""Prints the bytes of the files in a directory that are in the page cache, by mincore(2)."""
 
 
 def sweep(nodes: RealFleet) -> None:
@@ -24,6 +41,11 @@ def digest(node: FleetNode, path: str = OURS) -> str:
     """One hash over the files of a directory on a node, without those that a hub's program keeps."""
     script = "cd /srv/models/$1 && find . -type f -not -path './.cache/*' | sort | xargs sha256sum | sha256sum"
     return node.exec("sh", "-c", script, "sh", path)
+
+
+def resident(node: FleetNode, path: str) -> int:
+    """The bytes below model_dir/`path` that the node's page cache has."""
+    return int(node.exec("python3", "-c", RESIDENT, f"/srv/models/{path}"))
 
 
 def list_ours(node: FleetNode) -> list[str]:
