@@ -21,6 +21,7 @@ from typing import Any
 from sparkops.config import assets, inventory, recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
+from sparkops.engines import image_facts
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
 from sparkops.hub.pull import IMAGE as HUB_BASE
 from sparkops.hub.pull import hub_order
@@ -268,7 +269,7 @@ def judge(node: FleetNode, of: Recipe, image: str, name: str) -> tuple[ImageFact
     command = commands.check_image(image, assets.load_gate())
     printed = node.exec(*command.argv, stdin=command.stdin or b"").strip().splitlines()[-1]
     (CAPTURED / f"{name}.json").write_text(f"{printed}\n")
-    facts = gate.parse(printed)
+    facts = image_facts.parse(printed)
     return facts, gate.verdicts(of, facts)
 
 

@@ -114,7 +114,7 @@ def _services(listed: Sequence[Family], fits: Fits) -> Iterator[Sequence[str]]:
         yield (
             family.service,
             str(len(members)),
-            family.vllm or "-",
+            family.release or "-",
             _span(recipe.serve.tensor_parallel for recipe in members),
             _span(recipe.memory.claim_gib for recipe in members),
             _span(speeds),
@@ -201,7 +201,7 @@ def _as_json(listed: Sequence[Family], fits: Fits) -> dict[str, object]:
     services = [
         {
             "service": family.service,
-            "vllm": family.vllm or None,
+            "vllm": family.release or None,
             "recipes": [recipe.name for recipe in family.recipes],
         }
         for family in listed

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import OWN
+from sparkops.engines.vllm import stated_release
 
-RELEASE = re.compile(r"==(\d+(?:\.\d+)*)")
-OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai:v(\d+(?:\.\d+)*)")
-"""The release in the tag of vLLM's own image. A version in another tag may be of anything."""
 SILENT = frozenset(
     (
         *("name", "service", "extends", "description", "expected", "verified", "unlocked"),
@@ -50,35 +47,30 @@ class Family:
         return tuple(variant.recipe for variant in self.variants)
 
     @property
-    def vllm(self) -> str:
-        """The newest release of vLLM that its recipes pin, or that an official image has; empty if none states one."""
-        return max(filter(None, map(_release, self.recipes)), key=_number, default="")
+    def release(self) -> str:
+        """The newest release of the default engine that its recipes state; empty if none states one."""
+        stated = (stated_release(recipe.image.requirement, recipe.image.use) for recipe in self.recipes)
+        return max(filter(None, stated), key=_number, default="")
 
     @property
     def rank(self) -> tuple[bool, tuple[int, ...]]:
         """How new it is; the larger, the newer. A finished image of an unknown version is newer than any release."""
-        unknown = not self.vllm and any(recipe.image.use for recipe in self.recipes)
-        return unknown, _number(self.vllm)
+        unknown = not self.release and any(recipe.image.use for recipe in self.recipes)
+        return unknown, _number(self.release)
 
 
 def families(recipes: Iterable[Recipe]) -> list[Family]:
-    """Return the families, those with the newest vLLM first and those without a GPU last.
+    """Return the families, those with the newest release first and those without a GPU last.
 
-    No recipe has a date. A model needs a vLLM that knows it, so the newest vLLM is the best order that files give. For
-    models that no release runs yet, there are only builds of others, whose digests have no version: a family that has
-    nothing else comes first. One that states neither, such as of llama.cpp, comes after the oldest vLLM.
+    No recipe has a date. A model needs an engine that knows it, so the newest release is the best order that files
+    give. For models that no release runs yet, there are only builds of others, whose digests have no version: a family
+    that has nothing else comes first. One that states neither, such as of llama.cpp, comes after the oldest release.
     """
     known = {recipe.name: recipe for recipe in recipes}
     services = sorted({recipe.service for recipe in known.values()})
     grouped = [Family(service, tuple(_variants(service, known))) for service in services]
     newest = sorted(grouped, key=lambda family: family.rank, reverse=True)  # stable: by name within a release
     return sorted(newest, key=lambda family: all(recipe.backend == "cpu" for recipe in family.recipes))
-
-
-def _release(recipe: Recipe) -> str:
-    """Return the release of vLLM that a recipe states; empty if it states none."""
-    match = RELEASE.search(recipe.image.vllm or "") or OFFICIAL.search(recipe.image.use or "")
-    return match[1] if match else ""
 
 
 def _number(release: str) -> tuple[int, ...]:

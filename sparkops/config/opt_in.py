@@ -61,7 +61,7 @@ def needs(serve: Serve, engine: EngineName) -> Iterator[Need]:
             yield Need(("serve", "env", name), name, effect)
 
 
-def of_flag(flag: str, value: Any, engine: EngineName = "vllm") -> Iterator[tuple[str, str]]:
+def of_flag(flag: str, value: Any, engine: EngineName) -> Iterator[tuple[str, str]]:
     """Yield name and effect of a flag, and of each key inside its value, that needs `allow`."""
     facts, (first, _, rest) = ENGINES[engine].flags, flag.partition(".")
     if value is False or (value is True and first.startswith("no-") and not rest):  # both make --no-FLAG
@@ -143,7 +143,7 @@ def _key(facts: FlagFacts, path: tuple[str, ...], value: Any) -> Iterator[tuple[
         yield from _inside(facts, path, value)
 
 
-def of_variable(name: str, value: str, engine: EngineName = "vllm") -> str:
+def of_variable(name: str, value: str, engine: EngineName) -> str:
     """Return the effect of a variable that needs `allow`; empty for one that is known to be harmless."""
     if name in OFFLINE:
         return ONLINE if value.strip().lower() in OFF else ""

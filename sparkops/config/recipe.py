@@ -16,7 +16,7 @@ from sparkops.config.model import Model
 from sparkops.config.serve import MemorySettings, Serve
 from sparkops.config.smoke import Smoke
 from sparkops.config.startup import Startup
-from sparkops.engines import ENGINES, EngineName
+from sparkops.engines import DEFAULT, ENGINES, EngineName
 from sparkops.swap.model import Limits
 
 LIMITS = Limits()
@@ -95,9 +95,9 @@ class Recipe(Section):
     extends: Name | None = None
     """Base recipe, from the same directory, from `recipes/` if this one is in a folder of it, or shipped: mappings are
     merged, other values replaced, and null removes a key. Description, `expected` and `verified` are not inherited."""
-    engine: EngineName = "vllm"
-    """Inference server. `llama-cpp` loads a GGUF file; `atlas` has its own flags; `stand-in` has vLLM's endpoints and
-    no model, for tests."""
+    engine: EngineName = DEFAULT
+    """Inference server. `llama-cpp` loads a GGUF file; `atlas` has its own flags; `stand-in` has no model, for
+    tests."""
     nodes: list[Name] = []
     """Nodes of the inventory for this recipe; if empty, the plan or `--node` chooses. A deploy moves a release that
     serves on others to them."""
@@ -123,7 +123,7 @@ class Recipe(Section):
                 raise wrong_at(("serve", "args", flag), PUBLIC)
             if opt_in.abbreviated(flag.partition(".")[0], engine.taken):
                 raise wrong_at(("serve", "args", flag), "not allowed: sparkops sets it from the recipe's other keys")
-        for key in ("torch", "vllm") if engine.python and not self.image.use else ():
+        for key in engine.pins if not self.image.use else ():
             if getattr(self.image, key) is None:
                 raise wrong_at(("image", key), f"missing, but the engine {self.engine} needs it")
         if engine.gguf and self.model.file is None:
@@ -174,4 +174,4 @@ class Recipe(Section):
         if self.image.backend:
             return self.image.backend
         engine = ENGINES[self.engine]
-        return USED_BACKEND if self.image.use and engine.python else engine.backend
+        return USED_BACKEND if self.image.use and engine.pins else engine.backend

@@ -134,7 +134,7 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
         return note, "note"
     if opt_in.abbreviated(flag.partition(".")[0], ENGINES["vllm"].taken):
         return SETS, "note"
-    needs = dict(opt_in.of_flag(flag, value))
+    needs = dict(opt_in.of_flag(flag, value, "vllm"))
     if flag == opt_in.REMOTE_CODE:
         return remote_code(conversion, needs)
     if loss := without_value(needs, value, unknown):
@@ -169,7 +169,7 @@ def _kept(conversion: Conversion, line: int, flag: str, value: Any) -> Iterator[
     if flag == "chat-template" and _in_finished_image(conversion, value):
         yield Kept(line, flag, f"{value} is a file of vLLM's examples, in the working directory of its images", flag)
         return
-    names = [name.removeprefix("no-") if value is True else name for name, _ in opt_in.of_flag(flag, value)]
+    names = [name.removeprefix("no-") if value is True else name for name, _ in opt_in.of_flag(flag, value, "vllm")]
     for name in names:
         yield Kept(line, name, f"{problem or opt_in.UNKNOWN}; {JUDGED}", name)
     if problem and not names:

@@ -19,6 +19,8 @@ ENGINES: Mapping[str, EngineKind] = {
     "llama-cpp": LLAMA_CPP,
     "atlas": ATLAS,
 }
+DEFAULT = "vllm"
+"""The engine of a recipe that names none, and that whose version `image` may state."""
 if TYPE_CHECKING:
     EngineName = str
 else:

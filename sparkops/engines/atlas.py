@@ -34,7 +34,7 @@ ATLAS = EngineKind(
     flags=replace(FLAGS, harmless=HARMLESS),
     log=LOG,  # no log of Atlas was captured; the errors of CUDA are the same
     env={**OFFLINE, "ATLAS_NO_TUI": "1"},
-    python=False,
+    pins=(),
     aliases=False,
     unable={
         "version": "Atlas has no /version",

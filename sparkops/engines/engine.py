@@ -50,8 +50,8 @@ class EngineKind:
     """The flag with the file of a chat template."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment of its container, before that of the recipe."""
-    python: bool = True
-    """Whether its image must name its torch and its vLLM."""
+    pins: tuple[str, ...] = ("torch", "vllm")
+    """Keys of `image` that a recipe must state where its image is built; none where that is no Python's."""
     aliases: bool = True
     """Whether it takes several names for clients."""
     executors: Mapping[str, Join] = field(default_factory=dict)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 OTHER_PROCESSOR = (
     "the code contains an instruction that this processor lacks (SIGILL); install a build for this processor"
@@ -125,3 +127,63 @@ def crash(error: str) -> str:
 def public(version: str) -> str:
     """Return a version without its local part, such as +cu130."""
     return version.partition("+")[0]
+
+
+def parse(stdout: str) -> ImageFacts:
+    """Parse the output of templates/gate.py. Raises ValueError for other text."""
+    lines = stdout.strip().splitlines()
+    try:
+        printed = json.loads(lines[-1])
+        return ImageFacts(
+            machine=printed["machine"],
+            torch=_answer(printed["torch"]),
+            cuda=printed["torch"].get("cuda"),
+            vllm=_answer(printed["vllm"]),
+            kernels=_kernel_facts(printed["kernels"]),
+            mods={mod["name"]: mod["outcome"] for mod in printed["mods"]},
+            archs=tuple(printed["torch"].get("archs", ())),
+            device_code=_device_code(printed["device_code"]),
+            packages=tuple(printed["packages"]),
+            sgl_kernel=_answer(printed.get("sgl_kernel", {})),
+            cache_error=str(printed["cache_error"]),
+            llama=_llama(printed.get("llama")),
+        )
+    except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):
+        raise ValueError(f"expected one JSON object on the last line, got {stdout[-500:]!r}") from None
+
+
+def _answer(printed: Mapping[str, str]) -> ImportAnswer:
+    return ImportAnswer(printed.get("version", ""), printed.get("error", ""))
+
+
+def _kernel_facts(printed: Mapping[str, Any]) -> KernelFacts:
+    failed = printed.get("failed", {})
+    return KernelFacts(
+        platform=printed.get("platform", ""),
+        loaded=tuple(printed.get("loaded", ())),
+        failed={name: failure["error"] for name, failure in failed.items()},
+        machines={name: failure["machine"] for name, failure in failed.items()},
+        deleted=tuple(printed.get("deleted", ())),
+        stub=bool(printed.get("stub")),
+        error=printed.get("error", "") or printed.get("problem", ""),
+        loading=printed.get("loading", ""),
+    )
+
+
+def _llama(printed: Mapping[str, Any] | None) -> LlamaFacts | None:
+    if printed is None:
+        return None
+    cubins = printed["cubins"]
+    return LlamaFacts(
+        version=printed["version"],
+        error=printed["error"],
+        arguments=frozenset(printed["arguments"]),
+        cuda=printed["cuda"],
+        cubins=None if cubins is None else frozenset(cubins),
+    )
+
+
+def _device_code(libraries: Mapping[str, Mapping[str, list[str]]] | None) -> Mapping[str, DeviceCode] | None:
+    if libraries is None:
+        return None
+    return {name: DeviceCode(frozenset(code["cubins"]), frozenset(code["ptx"])) for name, code in libraries.items()}

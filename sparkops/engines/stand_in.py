@@ -10,7 +10,7 @@ from sparkops.engines.vllm.ranks import with_mp
 STAND_IN = replace(
     VLLM,
     flags=replace(VLLM.flags, variable_prefix="STAND_IN_"),  # it refuses unknown ones; none names a file (knobs.py)
-    python=False,
+    pins=(),
     weights=False,
     executors={"mp": with_mp},
     tasks=frozenset({"chat"}),

@@ -14,6 +14,7 @@ from sparkops.command import Command, quote
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.docker.facts import image_content
+from sparkops.engines import image_facts
 from sparkops.engines.image_facts import GateVerdict
 from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError, NotReady
 from sparkops.guard_client import leases
@@ -105,14 +106,14 @@ def of_recipe(recipe: Recipe, context: Context, gate_script: bytes, parser_scrip
     """
 
     def judge(printed: str, image: Facts) -> Sequence[GateVerdict]:
-        facts, layers = gate.parse(printed), image["RootFS"].get("Layers") or ()
+        facts, layers = image_facts.parse(printed), image["RootFS"].get("Layers") or ()
         return (
             *gate.verdicts(recipe, facts),
             *(lock_check.verdicts(recipe.lock, facts, layers) if recipe.lock else ()),
         )
 
     def labels(printed: str) -> Mapping[str, str]:
-        facts = gate.parse(printed)
+        facts = image_facts.parse(printed)
         return {**mod_labels(facts.mods), **content_labels(facts.torch.version, facts.cuda, facts.packages_digest)}
 
     checks = Gate(lambda image: commands.check_image(image, gate_script), judge, labels)

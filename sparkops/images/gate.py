@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
-from sparkops.engines import ENGINES
+from sparkops.engines import DEFAULT, ENGINES
 from sparkops.engines.gates import GATES
-from sparkops.engines.image_facts import (
-    DeviceCode,
-    GateVerdict,
-    ImageFacts,
-    ImportAnswer,
-    KernelFacts,
-    LlamaFacts,
-    crash,
-    public,
-)
+from sparkops.engines.image_facts import GateVerdict, ImageFacts, crash, public
 from sparkops.engines.runtime import USER
 
 OVERRIDE = "set UV_OVERRIDE for every `uv pip install`, in every stage"
@@ -36,76 +25,16 @@ NO_SUCH = "this build of the engine would refuse to start; `--help` inside the i
 MOD_MISSING = "the image was built without the mod"
 
 
-def parse(stdout: str) -> ImageFacts:
-    """Parse the output of templates/gate.py. Raises ValueError for other text."""
-    lines = stdout.strip().splitlines()
-    try:
-        printed = json.loads(lines[-1])
-        return ImageFacts(
-            machine=printed["machine"],
-            torch=_answer(printed["torch"]),
-            cuda=printed["torch"].get("cuda"),
-            vllm=_answer(printed["vllm"]),
-            kernels=_kernel_facts(printed["kernels"]),
-            mods={mod["name"]: mod["outcome"] for mod in printed["mods"]},
-            archs=tuple(printed["torch"].get("archs", ())),
-            device_code=_device_code(printed["device_code"]),
-            packages=tuple(printed["packages"]),
-            sgl_kernel=_answer(printed.get("sgl_kernel", {})),
-            cache_error=str(printed["cache_error"]),
-            llama=_llama(printed.get("llama")),
-        )
-    except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):
-        raise ValueError(f"expected one JSON object on the last line, got {stdout[-500:]!r}") from None
-
-
-def _answer(printed: Mapping[str, str]) -> ImportAnswer:
-    return ImportAnswer(printed.get("version", ""), printed.get("error", ""))
-
-
-def _kernel_facts(printed: Mapping[str, Any]) -> KernelFacts:
-    failed = printed.get("failed", {})
-    return KernelFacts(
-        platform=printed.get("platform", ""),
-        loaded=tuple(printed.get("loaded", ())),
-        failed={name: failure["error"] for name, failure in failed.items()},
-        machines={name: failure["machine"] for name, failure in failed.items()},
-        deleted=tuple(printed.get("deleted", ())),
-        stub=bool(printed.get("stub")),
-        error=printed.get("error", "") or printed.get("problem", ""),
-        loading=printed.get("loading", ""),
-    )
-
-
-def _llama(printed: Mapping[str, Any] | None) -> LlamaFacts | None:
-    if printed is None:
-        return None
-    cubins = printed["cubins"]
-    return LlamaFacts(
-        version=printed["version"],
-        error=printed["error"],
-        arguments=frozenset(printed["arguments"]),
-        cuda=printed["cuda"],
-        cubins=None if cubins is None else frozenset(cubins),
-    )
-
-
-def _device_code(libraries: Mapping[str, Mapping[str, list[str]]] | None) -> Mapping[str, DeviceCode] | None:
-    if libraries is None:
-        return None
-    return {name: DeviceCode(frozenset(code["cubins"]), frozenset(code["ptx"])) for name, code in libraries.items()}
-
-
 def verdicts(recipe: Recipe, facts: ImageFacts) -> tuple[GateVerdict, ...]:
     """Compare an image with its recipe. Parts that the recipe does not name are not checked.
 
-    An image that states `image.vllm` is checked for it, whatever its engine is.
+    An image that states a version of the default engine is checked for that, whatever the recipe's engine is.
     """
     image, error, on_gpu = recipe.image, facts.cache_error, recipe.backend != "cpu"
-    python, own = ENGINES[recipe.engine].python, GATES.get("vllm" if image.vllm else recipe.engine)
+    needs_torch, own = ENGINES[recipe.engine].pins, GATES.get(DEFAULT if image.requirement else recipe.engine)
     return (
-        *((_torch(image.torch, facts), _cuda(image.torch, facts)) if image.torch or python else ()),
-        *(own(facts, image.vllm, on_gpu=on_gpu) if own else ()),
+        *((_torch(image.torch, facts), _cuda(image.torch, facts)) if image.torch or needs_torch else ()),
+        *(own(facts, image.requirement, on_gpu=on_gpu) if own else ()),
         *_arguments(recipe, facts),
         *(_mod(name, facts) for name in image.mods),
         GateVerdict("cache", not error, error or "writable", f"writable for user {USER}", NO_CACHE if error else ""),

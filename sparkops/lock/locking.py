@@ -11,9 +11,8 @@ from sparkops.config.lock import Contents, Described, Finished, Lock, Parent, fi
 from sparkops.config.recipe import Recipe
 from sparkops.deploy.fitting import describe
 from sparkops.docker import commands
-from sparkops.engines import ENGINES
+from sparkops.engines import ENGINES, image_facts
 from sparkops.errors import CommandFailed, NodeError
-from sparkops.images import gate
 from sparkops.images.build import (
     BuildOrder,
     Gate,
@@ -86,9 +85,9 @@ def lock_on(
 
 def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFiles) -> Contents | None:
     """Return the contents of the built image; None of an engine without Python. Raises NodeError."""
-    if not ENGINES[recipe.engine].python:
+    if not ENGINES[recipe.engine].pins:
         return None
-    facts = gate.parse(member.node.run(commands.check_image(order.tag, files.gate)).stdout)
+    facts = image_facts.parse(member.node.run(commands.check_image(order.tag, files.gate)).stdout)
     return Contents(torch=facts.torch.version, cuda=facts.cuda, archs=list(facts.archs))
 
 

@@ -56,7 +56,7 @@ def test_the_newest_vllm_comes_first_and_what_needs_no_gpu_last() -> None:
         read("recipes/j.yaml", service="old", image={"use": "example.com/vllm:v0.1"}),
     ]
 
-    listed = [(family.service, family.vllm) for family in families(made)]
+    listed = [(family.service, family.release) for family in families(made)]
 
     assert listed == [
         ("unknown", ""),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sparkops.config.recipe import Recipe
+from sparkops.engines import image_facts
 from sparkops.engines.image_facts import OTHER_PROCESSOR, ImageFacts, ImportAnswer
 from sparkops.engines.sglang.gate import KERNELS_OF_CUDA, NO_DRIVER, NO_KERNELS, NO_SGLANG, OTHER_TORCH
 from sparkops.images import gate
@@ -70,4 +71,4 @@ def test_the_answer_of_the_image_is_read() -> None:
         **{"device_code": None, "packages": [], "cache_error": "", "sgl_kernel": {"error": "ImportError: x"}},
     }
 
-    assert gate.parse(json.dumps(printed)).sgl_kernel == ImportAnswer(error="ImportError: x")
+    assert image_facts.parse(json.dumps(printed)).sgl_kernel == ImportAnswer(error="ImportError: x")

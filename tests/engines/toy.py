@@ -35,7 +35,7 @@ TOY = EngineKind(
     ),
     env={"TOY_HOME": "/home/engine"},
     unable={"version": "the toy has no /version"},
-    python=False,
+    pins=(),
     aliases=False,
     executors={"mp": join},
     own_address=("TOY_ADDRESS",),

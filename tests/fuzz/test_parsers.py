@@ -123,7 +123,7 @@ def test_any_file(tmp_path: Path, kind: str, content: bytes) -> None:
 
 @given(flag=st.from_regex(r"[a-z][a-z0-9-]*(\.[a-z0-9_-]+)*", fullmatch=True), value=JSON | JSON.map(json.dumps))
 def test_a_flag(flag: str, value: Any) -> None:
-    holds(lambda: list(opt_in.of_flag(flag, value)))
+    holds(lambda: list(opt_in.of_flag(flag, value, "vllm")))
 
 
 INSPECT = json.loads((CAPTURED / "docker-26.1-inspect-running.json").read_text())

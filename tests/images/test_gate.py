@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sparkops.config import assets
+from sparkops.engines import image_facts
 from sparkops.engines.image_facts import (
     CRASHED,
     OTHER_PROCESSOR,
@@ -94,7 +95,7 @@ def wrong(of: Any, facts: ImageFacts) -> dict[str, str]:
 
 
 def test_an_answer_is_the_last_line() -> None:
-    assert gate.parse(f"a warning\n{json.dumps(SAID)}\n") == CPU_FACTS
+    assert image_facts.parse(f"a warning\n{json.dumps(SAID)}\n") == CPU_FACTS
 
 
 def test_what_could_not_be_imported_is_in_the_answer() -> None:
@@ -105,7 +106,7 @@ def test_what_could_not_be_imported_is_in_the_answer() -> None:
         "kernels": {"error": "c", "loading": "d"},
     }
 
-    facts = gate.parse(json.dumps(report))
+    facts = image_facts.parse(json.dumps(report))
 
     assert (facts.torch, facts.vllm, facts.kernels) == (
         ImportAnswer(error="ImportError: a"),
@@ -119,7 +120,7 @@ def test_what_could_not_be_imported_is_in_the_answer() -> None:
 )
 def test_what_is_not_an_answer_is_refused(stdout: str) -> None:
     with pytest.raises(ValueError, match="expected one JSON object"):
-        gate.parse(stdout)
+        image_facts.parse(stdout)
 
 
 @pytest.mark.parametrize(("of", "facts"), [(CPU, CPU_FACTS), (GPU, GPU_FACTS)])
@@ -194,7 +195,7 @@ def test_the_script_reads_what_llama_server_prints(tmp_path: Path, captured: Cal
     env = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
     argv = [sys.executable, "-S", "-"]
     completed = subprocess.run(argv, input=assets.load_gate(), env=env, capture_output=True, check=True)
-    facts = gate.parse(completed.stdout.decode()).llama
+    facts = image_facts.parse(completed.stdout.decode()).llama
 
     assert facts
     assert (facts.version, facts.error, facts.cuda, facts.cubins) == ("version: 0.5.0-dev", "", False, None)
@@ -215,7 +216,7 @@ def test_the_script_reports_whether_it_can_write_to_the_cache(tmp_path: Path) ->
     def cache_error() -> str:
         argv, env = [sys.executable, "-S", "-"], {"HOME": str(tmp_path)}
         completed = subprocess.run(argv, input=assets.load_gate(), env=env, capture_output=True, check=True)
-        return gate.parse(completed.stdout.decode()).cache_error
+        return image_facts.parse(completed.stdout.decode()).cache_error
 
     assert "No such file or directory" in cache_error()
     (tmp_path / ".cache").mkdir()
@@ -349,7 +350,7 @@ def test_a_verdict_says_what_was_found_what_was_expected_and_why() -> None:
 def test_the_code_for_gpus_is_read() -> None:
     report = {"_C": {"cubins": ["sm_120"], "ptx": []}}
 
-    assert gate.parse(json.dumps({**SAID, "device_code": report})).device_code == {"_C": code("sm_120")}
+    assert image_facts.parse(json.dumps({**SAID, "device_code": report})).device_code == {"_C": code("sm_120")}
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,7 @@ def answer(tmp_path: Path) -> Callable[..., ImageFacts]:
             capture_output=True,
             check=True,
         )
-        return gate.parse(completed.stdout.decode())
+        return image_facts.parse(completed.stdout.decode())
 
     return ask
 
@@ -579,4 +580,4 @@ def test_real_images_are_judged_by_what_they_lack(file: Path) -> None:
     of = recipe(image={"torch": cuda, "vllm": f"vllm=={name.partition('-')[0]}"}) if cuda else recipe()
     expected = next((causes for fault, causes in FAULTS.items() if name.endswith(fault)), set())
 
-    assert set(wrong(of, gate.parse(file.read_text())).values()) == expected
+    assert set(wrong(of, image_facts.parse(file.read_text())).values()) == expected

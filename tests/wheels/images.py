@@ -20,6 +20,7 @@ from pathlib import Path
 from sparkops.config import assets, recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
+from sparkops.engines import image_facts
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
 from sparkops.images import gate
 from tests.fleet import engine, images, inventory
@@ -146,7 +147,7 @@ class Trial:
     ) -> ImageFacts:
         """Run the gate in an image, keep its answer and its verdicts."""
         printed = self.ask(image, prelude, processor)
-        facts = gate.parse(printed)
+        facts = image_facts.parse(printed)
         kept = printed.strip().splitlines()[-1]
         (CAPTURED / f"gate-{name}{f'-{change}' if change else ''}.json".replace(" ", "-")).write_text(f"{kept}\n")
         row = Row(name, change or "none", gate.verdicts(of, facts), passes)

@@ -11,6 +11,15 @@ from sparkops.engines.vllm.ranks import FORM, with_mp, with_ray
 from sparkops.engines.vllm.start_log import LOG
 
 NODES = ("tensor-parallel-size", "distributed-executor-backend", "nnodes", "node-rank", "master-addr", "master-port")
+RELEASE = re.compile(r"==(\d+(?:\.\d+)*)")
+OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai:v(\d+(?:\.\d+)*)")
+"""The release in the tag of vLLM's own image. A version in another tag may be of anything."""
+
+
+def stated_release(requirement: str | None, image: str | None) -> str:
+    """Return the release that a requirement pins, or that the name of an official image has; else nothing."""
+    match = RELEASE.search(requirement or "") or OFFICIAL.search(image or "")
+    return match[1] if match else ""
 
 
 def default_share(requirement: str | None) -> float:
