@@ -202,6 +202,8 @@ def inspect(container: str) -> Any:
 
 
 def sweep() -> None:
-    """Remove every container of these tests."""
+    """Remove every container of these tests, and their caches."""
     for container in docker("ps", "--all", "--quiet", "--filter=name=^f-").split():
         docker("rm", "--force", container)
+    for cache in docker("volume", "ls", "--quiet", "--filter=name=^sparkops-cache-f-").split():
+        docker("volume", "rm", cache)
