@@ -215,9 +215,13 @@ def task_of(deployment: Deployment) -> Task:
 
 
 def is_pointed(service: ServiceFacts, deployment: Deployment) -> bool:
-    """Return whether the slot of a release has this release, at the addresses of its engines."""
+    """Return whether the slot of a release has this release, at the addresses of its engines.
+
+    File and HAProxy must agree: one that starts may have read the file just before it was changed.
+    """
     slot, places = service.slots[deployment.slot], endpoints(deployment)
-    same = slot.release == deployment.release and len(slot.servers) == len(places)
+    loaded = (slot.named, slot.serving) == (slot.release, slot.servers)
+    same = loaded and slot.release == deployment.release and len(slot.servers) == len(places)
     return same and all(_is_at(server, *place) for server, place in zip(slot.servers, places, strict=True))
 
 

@@ -130,8 +130,19 @@ def test_a_slot_means_a_release_only_where_its_engine_is(host: str, address: str
     [(_, port)] = endpoints(target)
 
     for server, expected in ((f"{host}:{port}", pointed), (f"{host}:{port + 1}", False)):
-        slot = SlotFacts("chat", Slot.BLUE, "q-1", "q-1", (server,))
+        slot = SlotFacts("chat", Slot.BLUE, "q-1", "q-1", (server,), (server,))
         assert is_pointed(ServiceFacts("chat", 8000, "", "", {Slot.BLUE: slot}), target) is expected
+
+
+@pytest.mark.parametrize(("named", "moved"), [("q-1", 0), ("q-0", 0), ("", 0), ("q-1", 1)])
+def test_a_slot_means_a_release_only_once_haproxy_has_what_the_file_has(named: str, moved: int) -> None:
+    """HAProxy may have started from the file a moment before it was changed."""
+    target = released("10.0.0.1")
+    [(_, port)] = endpoints(target)
+    servers, serving = ((f"10.0.0.1:{at}",) for at in (port, port + moved))
+    slot = SlotFacts("chat", Slot.BLUE, "q-1", named, servers, serving)
+
+    assert is_pointed(ServiceFacts("chat", 8000, "", "", {Slot.BLUE: slot}), target) is ((named, moved) == ("q-1", 0))
 
 
 def reads(printed: str, *answers: Answer, swapping: bool = False) -> int:
