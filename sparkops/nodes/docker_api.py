@@ -106,13 +106,9 @@ class Engine:
         return self._inspect(name, name, timeout_s)
 
     def _inspect(self, identifier: str, name: str, timeout_s: float = READ_TIMEOUT_S) -> Facts | None:
-        self._client.timeout = timeout_s  # type: ignore[assignment]
-        try:
-            with self._errors(f" about {name}"), suppress(NotFound):
-                facts: Facts = self._client.inspect_container(identifier)
-                return facts
-        finally:
-            self._client.timeout = int(READ_TIMEOUT_S)
+        with self._within(timeout_s), self._errors(f" about {name}"), suppress(NotFound):
+            facts: Facts = self._client.inspect_container(identifier)
+            return facts
         return None
 
     def image(self, name: str) -> Facts | None:
@@ -153,9 +149,8 @@ class Engine:
 
     def disk(self) -> Facts:
         """Return the output of `docker system df`. It reads volumes and writable layers, so it may take long."""
-        url = f"http+docker://localhost/v{self._client.api_version}/system/df"
-        with self._errors():
-            facts: Facts = self._client.get(url, timeout=DISK_TIMEOUT_S).json()
+        with self._within(DISK_TIMEOUT_S), self._errors():
+            facts: Facts = self._client.df()
             return facts
 
     def usage(self, container: str) -> Facts:
@@ -171,6 +166,15 @@ class Engine:
                 container, timestamps=True, since=since or None, tail="all" if tail is None else tail
             )
             return raw.decode(errors="replace")
+
+    @contextmanager
+    def _within(self, timeout_s: float) -> Iterator[None]:
+        """Give requests another timeout."""
+        self._client.timeout = timeout_s  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            self._client.timeout = int(READ_TIMEOUT_S)
 
     @contextmanager
     def _errors(self, about: str = "") -> Iterator[None]:

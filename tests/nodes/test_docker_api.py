@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sparkops.command import Command
-from sparkops.errors import NodeError
+from sparkops.errors import NodeError, NotReady
 from sparkops.nodes.docker_api import MOST_BYTES, MOST_LOG_BYTES, Engine
 from sparkops.nodes.node import Stream
 from tests.fleet_unit.listener import converse
@@ -30,6 +30,7 @@ class ApiNode:
     name: str = "n1"
     cancel: threading.Event = field(default_factory=threading.Event)
     asked: list[str] = field(default_factory=list)
+    status: int = 200
 
     def pipe(self, command: Command) -> Stream:
         """See Node.pipe."""
@@ -41,7 +42,7 @@ class ApiNode:
     def answer(self, path: str) -> tuple[int, bytes]:
         """Status and body for a path."""
         self.asked.append(path)
-        return 200, self.answers[path.partition("?")[0].rpartition("/")[2]]()
+        return self.status, self.answers[path.partition("?")[0].rpartition("/")[2]]()
 
 
 @contextmanager
@@ -90,3 +91,11 @@ def test_docker_itself_leaves_out_all_but_the_end_of_a_log(options: dict[str, in
 
     (query,) = [parse_qs(urlsplit(path).query) for path in node.asked if "/logs?" in path]
     assert query["tail"] == [tail]
+
+
+def test_a_disk_that_docker_cannot_read_is_not_an_empty_one() -> None:
+    """`uninstall` would leave its volumes, and `prune` take every image for unused. Docker 20 answers one at a time."""
+    problem = b'{"message": "a disk usage operation is already running"}'
+    node = ApiNode({"_ping": lambda: b"OK", "df": lambda: problem}, status=500)
+    with reading(node) as reader, pytest.raises(NotReady, match="a disk usage operation is already running"):
+        reader.disk()
