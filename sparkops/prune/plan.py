@@ -9,7 +9,7 @@ from itertools import chain
 from sparkops.command import Command
 from sparkops.docker.commands import docker, remove
 from sparkops.prune import retention
-from sparkops.prune.retention import CACHE, Intended, Stored, StoredEngine, StoredImage, Surroundings
+from sparkops.prune.retention import Intended, Stored, StoredEngine, StoredImage, Surroundings
 from sparkops.release import SHORT, recipe_named, recipe_of
 
 REMOVE_S = 600.0  # 30 GB of layers are many files
@@ -158,7 +158,7 @@ class _Disk:
 
     def _service_of_volume(self, volume: str) -> str:
         """Return the service of a cache of kernels, by the inputs of all containers and images."""
-        inputs = volume.removeprefix(CACHE)
+        inputs = volume.rpartition("-")[2]
         engines = (e.container.service for e in self.node.engines if e.container.inputs[:SHORT] == inputs)
         images = (self._service_of_image(image) for image in self.node.images if image.inputs[:SHORT] == inputs)
         return next(filter(None, chain(engines, images)), "")

@@ -27,7 +27,7 @@ def old(number: int) -> StoredEngine:
 
 
 def cache(number: int) -> str:
-    return f"sparkops-cache-{number}{number}{number}" + f"{number}" * 9
+    return f"sparkops-cache-q-{number}{number}{number}" + f"{number}" * 9
 
 
 NODE = Stored(
