@@ -18,7 +18,7 @@ from sparkops.config import assets
 from sparkops.config.lock import Lock, Parent, not_locked
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load_unlocked, lock_file, lock_text, read_lock
-from sparkops.images.build import build_on, of_recipe
+from sparkops.images.build import of_recipe
 from sparkops.lock import locking
 from sparkops.lock.finished import Difference, differences
 from sparkops.nodes.connected import connect
@@ -84,8 +84,8 @@ def lock(
                 locked = unlocked.with_lock(resolved)
                 inside = build_context(locked, files.templates, files.mods, files.inputs)
                 order = of_recipe(locked, inside, files.gate, assets.load_parser(locked.engine))
-                build_on(member, order, report)
-                resolved = resolved.model_copy(update={"contents": locking.contents(member, locked, order, files)})
+                contents = locking.built_contents(connected, member, locked, order, files.gate, report)
+                resolved = resolved.model_copy(update={"contents": contents})
     write(file, lock_text(unlocked.name, resolved))
     say(f"wrote {file}", fg="green")
     _show(resolved, file, changed, json=json)

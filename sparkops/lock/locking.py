@@ -16,6 +16,8 @@ from sparkops.errors import CommandFailed, NodeError
 from sparkops.images.build import (
     BuildOrder,
     Gate,
+    build_on,
+    noted,
     other_architecture,
     pull,
     run_build,
@@ -23,6 +25,7 @@ from sparkops.images.build import (
 from sparkops.lock import finished, resolving
 from sparkops.memory.description import to_lock
 from sparkops.nodes import host
+from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
@@ -83,11 +86,17 @@ def lock_on(
     return lock.model_copy(update={"packages": _packages(member, pinned, files, before, requested, report)})
 
 
-def contents(member: Member, recipe: Recipe, order: BuildOrder, files: BuildFiles) -> Contents | None:
-    """Return the contents of the built image; None of an engine without Python. Raises NodeError."""
+def built_contents(
+    connected: Connected, member: Member, recipe: Recipe, order: BuildOrder, gate: bytes, report: OnEvent
+) -> Contents | None:
+    """Build the image on one node and return its contents; None of an engine without Python.
+
+    Raises what `build_on` raises.
+    """
+    noted(connected, order, build_on(member, order, report))
     if not ENGINES[recipe.engine].pins:
         return None
-    facts = image_facts.parse(member.node.run(commands.check_image(order.tag, files.gate)).stdout)
+    facts = image_facts.parse(member.node.run(commands.check_image(order.tag, gate)).stdout)
     return Contents(torch=facts.torch.version, cuda=facts.cuda, archs=list(facts.archs))
 
 

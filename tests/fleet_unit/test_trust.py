@@ -14,11 +14,13 @@ from urllib.parse import unquote
 import pytest
 
 from sparkops.command import Command, Completed
+from sparkops.config import recipe_file, shipped
 from sparkops.config.inventory import Build, Fleet
 from sparkops.docker.facts import image_content
 from sparkops.errors import CommandFailed, ImageRejected, NotReady, SparkopsError
 from sparkops.images import distribute, gated, layers
 from sparkops.images.build import BuildOrder, Gate, build_on, build_on_all
+from sparkops.lock import locking
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Engine, Facts
@@ -32,6 +34,7 @@ from tests.fleet_unit.listener import converse
 
 OURS, FOREIGN = ("sha256:" + digit * 64 for digit in "af")
 ORDER = BuildOrder("q", Context((), {}, "0123456789abcdef"), 0.0, Gate(lambda image: Command(("docker", "run", image))))
+WITHOUT_PYTHON = recipe_file.load(shipped.recipes()["122b-heretic-atlas"])
 LABELLED = Gate(ORDER.gate.command, labels=lambda _: {"sparkops.torch": "2"})
 
 
@@ -220,6 +223,17 @@ def test_a_build_beside_one_that_failed_is_known(store: Store, connected: Connec
 
     assert store.builds == 1
     assert distribute.copy(connected, ORDER.tag, "n1", silent) == {}
+
+
+def test_an_image_that_a_lock_was_made_with_is_known(store: Store, connected: Connected) -> None:
+    """It is of a tag that was built before where a newer lock is the same, and each build has another content."""
+    gated.of(connected.fleet).add(ORDER.tag, "earlier")
+    for _ in range(2):
+        locking.built_contents(connected, connected.members["n1"], WITHOUT_PYTHON, ORDER, b"", silent)
+    lines: list[Event] = []
+    assert distribute.copy(connected, ORDER.tag, "n1", lines.append) == {}
+
+    assert (store.builds, lines) == (1, [])
 
 
 def test_a_node_of_another_architecture_keeps_its_own_image(store: Store, connected: Connected) -> None:
