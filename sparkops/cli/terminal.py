@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,21 @@ def _redacted(value: Any) -> Any:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a file that the operator named, with its directory. Raises UsageError."""
+    """Write a file that the operator named, with its directory: all of it, or none. Raises UsageError."""
+    target = file.resolve()  # a link to it stays
+    new = target.with_name(f".{target.name}.new")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
+        if target.exists() and not target.is_file():  # such as /dev/stdout
+            target.write_text(text)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(text)
+        if target.exists():
+            shutil.copymode(target, new)
+        new.replace(target)
     except OSError as error:
+        with suppress(OSError):
+            new.unlink()
         raise UsageError(f"{file} cannot be written: {error.strerror}") from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ import pytest
 from sparkops.cli import terminal
 from sparkops.cli.main import main
 from sparkops.cli.progress import progress
-from sparkops.errors import NodeError
+from sparkops.errors import NodeError, UsageError
 from sparkops.nodes.progress import Event
 
 EVIL = "a\x1b]0;title\x07b\x1b[2J\rc\x9bd\u202ee\x00\x7f\ud800"
@@ -131,3 +132,40 @@ def test_a_foreign_recipe_is_escaped_on_a_terminal(monkeypatch: pytest.MonkeyPat
 
     assert r"\u202ekey: not imported" in got[0].decode()
     assert "\u202e" not in got[0].decode()
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond that, as on a disk that fills."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(tmp_path: Path) -> None:
+    """A lock that was cut off at the end of a line is a lock, of fewer packages."""
+    old, link, missing = (tmp_path / name for name in ("q.lock", "link.lock", "new.lock"))
+    old.write_text("old")
+    old.chmod(0o600)
+    link.symlink_to(old)
+    with files_of_at_most(100_000):
+        for file in (old, link, missing):
+            with pytest.raises(UsageError, match=f"{file} cannot be written: File too large"):
+                terminal.write(file, "line\n" * 50_000)
+
+    assert (old.read_text(), sorted(tmp_path.iterdir())) == ("old", [link, old])
+    terminal.write(link, "new")
+    assert (old.read_text(), old.stat().st_mode & 0o777, link.is_symlink()) == ("new", 0o600, True)
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        terminal.write(tmp_path / "pipe", "text")
+        assert os.read(reader, 10) == b"text"
+    finally:
+        os.close(reader)
