@@ -151,11 +151,7 @@ def build_noted(connected: Connected, member: Member, order: BuildOrder, report:
 
     Raises SparkopsError, and what `build_leased` raises.
     """
-    return noted(connected, order, build_leased(member, order, report, wait_s))
-
-
-def noted(connected: Connected, order: BuildOrder, built: Built) -> Built:
-    """Note a new image on the operator's machine, or its next copy would be refused. Raises SparkopsError."""
+    built = build_leased(member, order, report, wait_s)
     if built.new:
         gated.of(connected.fleet).add(order.tag, built.content)
     return built

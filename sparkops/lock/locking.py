@@ -16,8 +16,7 @@ from sparkops.errors import CommandFailed, NodeError
 from sparkops.images.build import (
     BuildOrder,
     Gate,
-    build_on,
-    noted,
+    build_noted,
     other_architecture,
     pull,
     run_build,
@@ -91,9 +90,9 @@ def built_contents(
 ) -> Contents | None:
     """Build the image on one node and return its contents; None of an engine without Python.
 
-    Raises what `build_on` raises.
+    Raises what `build_noted` raises.
     """
-    noted(connected, order, build_on(member, order, report))
+    build_noted(connected, member, order, report, 0.0)
     if not ENGINES[recipe.engine].pins:
         return None
     facts = image_facts.parse(member.node.run(commands.check_image(order.tag, gate)).stdout)

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -18,6 +18,7 @@ from sparkops.config import recipe_file, shipped
 from sparkops.config.inventory import Build, Fleet
 from sparkops.docker.facts import image_content
 from sparkops.errors import CommandFailed, ImageRejected, NotReady, SparkopsError
+from sparkops.guard_client import leases
 from sparkops.images import distribute, gated, layers
 from sparkops.images.build import BuildOrder, Gate, build_on, build_on_all
 from sparkops.lock import locking
@@ -234,6 +235,21 @@ def test_an_image_that_a_lock_was_made_with_is_known(store: Store, connected: Co
     assert distribute.copy(connected, ORDER.tag, "n1", lines.append) == {}
 
     assert (store.builds, lines) == (1, [])
+
+
+def test_no_engine_loads_while_a_lock_builds(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vLLM is compiled with all cores and much memory, as in `build`."""
+    works: list[str] = []
+
+    @contextmanager
+    def lease(_: Member, work: str, *__: object) -> Iterator[None]:
+        works.append(work)
+        yield
+
+    monkeypatch.setattr(leases, "on_node", lease)
+    locking.built_contents(connected, connected.members["n1"], WITHOUT_PYTHON, ORDER, b"", silent)
+
+    assert works == [f"build of image {ORDER.tag}"]
 
 
 def test_a_node_of_another_architecture_keeps_its_own_image(store: Store, connected: Connected) -> None:
