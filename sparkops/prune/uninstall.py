@@ -286,8 +286,8 @@ def _remove_files(installed: Installed, kind: str, path: PurePosixPath, size: in
 
 
 def _remove_empty(installed: Installed, path: PurePosixPath) -> Removal:
-    """Remove a directory unless something else is in it."""
-    command = Command(("rmdir", "--ignore-fail-on-non-empty", "--", str(path)), changes=True)
+    """Remove a directory unless something else is in it. A link to one is the operator's, and stays."""
+    command = Command(("find", str(path), "-maxdepth", "0", "-type", "d", "-empty", "-delete"), changes=True)
     return _removal(installed, "directory", str(path), command)
 
 

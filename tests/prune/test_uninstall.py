@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,12 +84,26 @@ def test_model_files_and_the_build_cache_go_only_on_request() -> None:
     assert commands(everything)[-5:] == [
         "env BUILDX_BUILDER=default docker builder prune --force --all --keep-storage=0",
         "rm -rf -- /home/ops/.docker/buildx",
-        "rmdir --ignore-fail-on-non-empty -- /home/ops/.docker",
+        "find /home/ops/.docker -maxdepth 0 -type d -empty -delete",
         "rm -rf -- /srv/models/org/ours",
-        "rmdir --ignore-fail-on-non-empty -- /srv/models/org",
+        "find /srv/models/org -maxdepth 0 -type d -empty -delete",
     ]
     assert (everything.weights, everything.size) == (70, 5 + 100 + 10 + 500 + 70)
     assert [kept.name for kept in everything.kept] == ["debian:trixie-slim", "/srv/models/theirs"]
+
+
+def test_a_directory_above_model_files_goes_if_it_is_empty_and_no_link(tmp_path: Path) -> None:
+    for name in ("empty", "full", "other disk"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "full/theirs").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "other disk")
+    names = ("empty", "full", "link")
+    node = replace(NODE, model_dir=str(tmp_path), checkpoints=tuple(replace(OURS, path=f"{name}/q") for name in names))
+    removals = plan(node, Extent(weights=True)).removals
+    above = [removal for removal in removals if removal.name in {str(tmp_path / name) for name in names}]
+
+    assert [subprocess.run(removal.command.argv, check=False).returncode for removal in above] == [0, 0, 0]
+    assert {entry.name for entry in tmp_path.iterdir()} == {"full", "link", "other disk"}
 
 
 def test_the_name_of_an_unfinished_directory_does_not_make_it_one_of_sparkops() -> None:
