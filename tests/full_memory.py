@@ -119,7 +119,7 @@ def _killed(service: Service, floor: float) -> Iterator[Row]:
     with taken(node, floor) as began_s:
         wait_for(lambda: not service.running())
         killed_s = time.monotonic() - began_s
-        wait_for(lambda: "waiting for memory" in str(service.state(WATCHED)["progress"]))
+        wait_for(lambda: "waiting for memory" in str(service.state()["progress"]))
         row = service.status()
     (again,) = wait_for(service.running)
     wait_for(lambda: service.status()["state"] == "healthy")

@@ -7,6 +7,7 @@ of `docker save` names the layers in manifest.json, its last file. If the names 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,8 @@ BLOCK = tarfile.BLOCKSIZE
 CHUNK = 1024 * 1024
 EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 """Headers that belong to the one that follows."""
+SIZE = re.compile(rb"^\d+ size=(\d+)$", re.MULTILINE)
+"""Record of an extended header. Docker writes zero as the size in the header itself of a member of 8 GiB or more."""
 
 
 @contextmanager
@@ -32,16 +35,19 @@ def saving(image):
 
 def members(stream):
     """Yield name, header and padded size of each member. The caller reads `size` bytes before the next one."""
-    head = b""
+    head, large = b"", None
     while (block := stream.read(BLOCK)).strip(b"\0"):
         header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        size = -(-header.size // BLOCK) * BLOCK
+        size = -(-(header.size if large is None else large) // BLOCK) * BLOCK
         head += block
         if header.type in EXTENDED:
-            head += stream.read(size)
+            extension = stream.read(size)
+            head += extension
+            if header.type == tarfile.XHDTYPE and (record := SIZE.search(extension)):
+                large = int(record[1])
             continue
         yield header.name, head, size
-        head = b""
+        head, large = b"", None
 
 
 def pieces(stream, size):
