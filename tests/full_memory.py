@@ -127,7 +127,7 @@ def _killed(service: Service, floor: float) -> Iterator[Row]:
     assert (again.name, again.started_at > engine.started_at) == (engine.name, True)
     assert service.cli("probe", service.name).code == 0
     log = node.exec("sh", "-c", "docker logs sparkops-guard 2>&1").splitlines()
-    (killed,) = [line for line in log if f"{engine.name} killed (promoted, and started last)" in line]
+    *_, killed = [line for line in log if f"{engine.name} killed (promoted, and started last)" in line]
     dropped = max(index for index, line in enumerate(log[: log.index(killed)]) if "page cache dropped: " in line)
     yield Row("page cache of the model's files", f"{cached} bytes in it, then `{log[dropped].partition(': ')[2]}`")
     yield Row("log of the guard", killed, killed_s)
