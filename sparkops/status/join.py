@@ -135,7 +135,10 @@ def _swap(journal: Journal) -> picture.SwapRow | None:
 
 
 def _state(service: ServiceReport) -> picture.State:
-    """Return the state of a service. A stopped container beside a running one is history, not a failure."""
+    """Return the state of a service. A stopped container beside a running one is history, not a failure.
+
+    One that its guard is about to start, such as once the node has memory, is no service that was stopped.
+    """
     ranks, journals = service.live_ranks if service.front and service.live else service.ranks, service.journals
     healths = {rank.health for rank in ranks if rank.container.running}
     if not healths and not service.ended and any(_crashed(rank.container, journals) for rank in ranks):
@@ -143,7 +146,7 @@ def _state(service: ServiceReport) -> picture.State:
     if _stops(journals):
         return "stopping"
     if not healths:
-        return "stopped"
+        return "starting" if any(awaited(rank.container, service.states) for rank in ranks) else "stopped"
     if healths == {Health.OK}:
         return "degraded" if any(map(missing, replicas(ranks))) else "healthy"
     if Health.OK in healths:

@@ -167,6 +167,17 @@ def test_a_service_is_stopped_once_its_guards_have_reported_it(
     assert join(("n1",), {"n1": node}).services[0].state == state
 
 
+@pytest.mark.parametrize(("waits", "state"), [("waiting for memory: 3.5 GiB", "starting"), ("", "stopped")])
+def test_a_service_whose_engine_was_killed_for_memory_starts_again_and_is_not_stopped(waits: str, state: str) -> None:
+    killed = report(Health.NONE, state="exited", exit_code=137)
+    states = (ServiceState(Journal("chat", "n1", active=ACTIVE), progress={"n1": {killed.container.name: waits}}),)
+    node = replace(NodeReport("n1", HOST, (killed,)), states=states)
+
+    (service,) = join(("n1",), {"n1": node}).services
+
+    assert (service.state, service.replicas[0].ranks[0].progress) == (state, waits or None)
+
+
 SERVERS = ("10.0.0.1:8001",)
 ONE_URL = "http://10.0.0.1:8000/v1"
 STOPPED = NotReady("n1", "the guard is stopped", next_step="docker start sparkops-guard, on n1")
