@@ -60,4 +60,4 @@ def test_rules_that_were_removed_return_and_leave_with_their_containers(service:
     wait_for(opened)
     wait_for(lambda: not reached_from_here(service, "node-2", engine.port))
     service.sweep()
-    wait_for(lambda: "sparkops" not in node.exec(*nft, "list", "tables"))
+    wait_for(lambda: f"dport {engine.port} " not in node.exec(*nft, "list", "ruleset"))
