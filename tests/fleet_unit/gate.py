@@ -80,12 +80,14 @@ class Gate:
         names = [backend(SERVICE, slot) for slot in Slot]
         none: tuple[str, tuple[str, ...]] = ("-", ())
         slots = {name: dict(zip(("release", "servers"), self.slots.get(name, none), strict=True)) for name in names}
-        rows = [f"{name},BACKEND,{self.sessions.get(name, 0)},0,{self.errors.get(name, 0)},0,0" for name in names]
+        rows = [f"{name},BACKEND,{self.sessions.get(name, 0)},0,{self.errors.get(name, 0)},0,0,UP," for name in names]
+        servers = [(name, address) for name, (_, addresses) in self.slots.items() for address in addresses]
+        rows += [f"{name},s,0,0,0,0,0,no check,{address}" for name, address in servers]
         running = {
             "map": f"0x1 {SERVICE} {self.map}",
-            "releases": "",
+            "releases": "".join(f"0x1 {name} {release}\n" for name, (release, _) in self.slots.items()),
             "processes": "1 worker",
-            "statistics": {"1": "\n".join(["# pxname,svname,scur,stot,eresp,econ,hrsp_5xx", *rows])},
+            "statistics": {"1": "\n".join(["# pxname,svname,scur,stot,eresp,econ,hrsp_5xx,status,addr", *rows])},
         }
         if self.leaving:
             self.sessions = {name: count - 1 for name, count in self.sessions.items() if count > 1}

@@ -203,7 +203,8 @@ class Front:
     def __post_init__(self) -> None:
         self.target = deployment(recipe())
         [(address, port)] = endpoints(self.target)
-        slot = SlotFacts("chat", Slot.GREEN, "q-2", "q-2", (f"{address}:{port}",))
+        servers = (f"{address}:{port}",)
+        slot = SlotFacts("chat", Slot.GREEN, "q-2", "q-2", servers, servers)
         service = ServiceFacts("chat", self.port, "", "be_chat_green", {Slot.GREEN: slot})
         facts = GatewayFacts({"chat": service}, {}, loaded=True)
         node = RecordingNode("n1", {str(commands.TOKEN): "t0k3n"})

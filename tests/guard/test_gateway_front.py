@@ -249,8 +249,14 @@ def test_a_release_whose_id_is_in_the_other_slot_as_well_is_pointed_at_and_gets_
 
     def due(journal: Journal, active: Slot, **slots: str) -> object:
         """What the leader does where the slots have this release at these addresses."""
+        running = facts["haproxy"]
         for slot, address in slots.items():
-            facts["slots"][f"be_chat_{slot}"] = {"release": again.release, "servers": [f"{address}:{port}"]}
+            name, server = f"be_chat_{slot}", f"{address}:{port}"
+            before = facts["slots"][name]
+            facts["slots"][name] = {"release": again.release, "servers": [server]}
+            running["releases"] = running["releases"].replace(f"{name} {before['release']}", f"{name} {again.release}")
+            for pid, text in running["statistics"].items():
+                running["statistics"][pid] = text.replace(f",{before['servers'][0]},", f",{server},")
         facts["haproxy"]["map"] = f"0x1 chat be_chat_{active}\n"
         facts["map"] = f"chat be_chat_{active}\n"
         shown[str(commands.SHOW)] = json.dumps(facts)
