@@ -89,9 +89,12 @@ def parse_container(node: str, inspect: Mapping[str, Any]) -> Container:
 
 
 def parse_listed(node: str, listed: Mapping[str, Any]) -> Container:
-    """Read an item of Docker's list: labels and state. How a container started and ended is not in it."""
+    """Read an item of Docker's list: labels and state. How a container started and ended is not in it.
+
+    One whose removal has failed may have no name there (state dead): its ID stands for it.
+    """
     state = {"Status": listed["State"], "ExitCode": 0, "OOMKilled": False, "StartedAt": NEVER}
-    name = next(name for name in listed["Names"] if name.count("/") == 1)  # not that of a link
+    name = next((name for name in listed["Names"] if name.count("/") == 1), listed.get("Id", ""))  # not that of a link
     inspect = {"Name": name, "Config": {"Labels": listed["Labels"]}, "State": state, "Image": listed["ImageID"]}
     container = parse_container(node, {**inspect, "RestartCount": 0, "HostConfig": {"RestartPolicy": {"Name": ""}}})
     return replace(container, created_at=float(listed["Created"]))

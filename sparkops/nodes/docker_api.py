@@ -88,7 +88,10 @@ class Engine:
 
         Raises ConnectionLost with the name of a container that Docker does not inspect: what it is is unknown.
         """
-        inspects = (self._inspect(item["Id"], item["Names"][0].lstrip("/")) for item in self.listed(**labels))
+        inspects = (
+            self._inspect(item["Id"], next(iter(item["Names"]), item["Id"]).lstrip("/"))
+            for item in self.listed(**labels)
+        )
         return [facts for facts in inspects if facts is not None]  # None: removed since it was listed
 
     def listed(self, **labels: str) -> list[Facts]:

@@ -347,9 +347,10 @@ def pairs(labels: dict[str, str]) -> set[str]:
 
 
 def listed(container: Facts) -> Facts:
-    """What Docker's list says about a container."""
+    """What Docker's list says about a container; one whose removal has failed has no name."""
     name, labels, state = container["Name"], container["Config"]["Labels"], container["State"]["Status"]
-    return {"Id": container["Id"], "Names": [name], "Labels": labels, "State": state, "ImageID": IMAGE, "Created": 0}
+    names = [] if state == "dead" else [name]
+    return {"Id": container["Id"], "Names": names, "Labels": labels, "State": state, "ImageID": IMAGE, "Created": 0}
 
 
 def inspect(name: str, labels: dict[str, str], status: str) -> Facts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,17 @@ from sparkops.command import Command, Completed
 from sparkops.config.node import NodeConfig
 from sparkops.docker import commands
 from sparkops.errors import CommandFailed, NodeError
-from sparkops.guard.engines import Engines
+from sparkops.guard.engines import ContainerReader, Engines
 from sparkops.guard.filter import Filter, close_ports
 from sparkops.guard_client.commands import CONTAINER as GUARD
 from sparkops.names import Slot
 from sparkops.network import firewall
 from sparkops.network.firewall import Firewall
+from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.node import Stream
 from sparkops.release import Rank, Release
 from tests import examples
-from tests.fleet_unit.machine import Machine
+from tests.fleet_unit.machine import Machine, inspect
 from tests.fleet_unit.nodes import MachineNode
 
 CALLERS, RANGE = ("10.0.0.1",), "32768\t60999\n"
@@ -83,6 +85,19 @@ def test_looks_share_a_stream_to_docker_and_a_failed_one_opens_another(node: Nft
         ports.look()
 
     assert node.opened == 2
+
+
+def test_a_dead_container_without_a_name_hides_no_other(node: NftNode) -> None:
+    """Docker lists it so after a removal that has failed. An error of another kind would end the guard."""
+    node.machine.containers["dead"] = inspect("dead", {"sparkops.service": "other"}, "dead")
+    local: Any = node
+    lines: list[str] = []
+    Filter(node, lines.append).look()
+    with closing(ContainerReader(local, lines.append)) as reader, closing(Engine(node)) as engine:
+        assert reader.read()
+        assert len(engine.containers()) == len(reader.containers) == 2
+
+    assert (node.sent, lines) == ([firewall.rules(WALL, RANGE)], [])
 
 
 def test_what_fails_is_logged_once_until_it_works_again(node: NftNode) -> None:
