@@ -88,8 +88,9 @@ class Figures:
         with self._mutex:
             now_s = time.monotonic()
             if self._reading is None and now_s - self._read_s > KEPT_S:
-                self._reading = Reading(now_s)
-                threading.Thread(target=self._reading.run, args=(self.read,), name="figures", daemon=True).start()
+                reading = Reading(now_s)
+                threading.Thread(target=reading.run, args=(self.read,), name="figures", daemon=True).start()
+                self._reading = reading  # not before: one without a thread would never end
             return self._reading
 
     def _take(self, reading: Reading) -> None:

@@ -64,11 +64,12 @@ class Jobs:
         self.cordon = NodeCordon(self.state)
 
     def begin(self, service: LocalService, job: Job) -> None:
-        """Run a task in a thread."""
-        service.job = job
-        threading.Thread(
-            target=self._work, args=(service, job), name=f"{service.name}: {job.task}", daemon=True
-        ).start()
+        """Run a task in a thread. Raises RuntimeError where none can be started: then the task is not in progress."""
+        with self.lock:  # without it no thread notes its end
+            threading.Thread(
+                target=self._work, args=(service, job), name=f"{service.name}: {job.task}", daemon=True
+            ).start()
+            service.job = job
 
     def watch_starts(self, service: LocalService, boot: str) -> None:
         """Watch each engine that has not answered in a thread; end the watch over one that answered or was stopped."""
@@ -113,9 +114,9 @@ class Jobs:
             run = service.run(ended)
             if run.checking:
                 return
+            name = f"check the end of {ended.name}"
+            threading.Thread(target=self._check_stop, args=(service, ended, run), name=name, daemon=True).start()
             run.checking = True
-        name = f"check the end of {ended.name}"
-        threading.Thread(target=self._check_stop, args=(service, ended, run), name=name, daemon=True).start()
 
     def _check_stop(self, service: LocalService, ended: Container, run: Run) -> None:
         try:
@@ -129,9 +130,11 @@ class Jobs:
             self.wake.set()
 
     def _watch_start(self, service: LocalService, rank: RankSpec, container: Container, run: Run) -> None:
-        run.watch = threading.Event()
-        args = (service, rank, container, run, run.watch)
-        threading.Thread(target=self._watch, args=args, name=f"watch {container.name}", daemon=True).start()
+        cancel = threading.Event()
+        args = (service, rank, container, run, cancel)
+        with self.lock:
+            threading.Thread(target=self._watch, args=args, name=f"watch {container.name}", daemon=True).start()
+            run.watch = cancel
 
     def _work(self, service: LocalService, job: Job) -> None:
         """Execute a task. What fails is noted as a problem, or retried later."""

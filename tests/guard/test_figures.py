@@ -142,6 +142,21 @@ def test_a_read_that_fails_is_an_error_and_the_next_scrape_reads_again() -> None
     assert value(served.text(), "sparkops_docker_up") == 1.0
 
 
+def test_a_read_for_which_no_thread_can_be_started_is_begun_by_the_next_scrape() -> None:
+    sampler = SlowSampler()
+    sampler.open_.set()
+    served = hanging(sampler, wait_s=60.0)
+    before = threading.stack_size(2**46)
+    try:
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            served.text()
+    finally:
+        threading.stack_size(before)
+
+    assert served._reading is None
+    assert value(served.text(), "sparkops_docker_up") == 1.0
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_after_a_read_that_nobody_expected_to_fail_old_figures_are_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "KEPT_S", 0.0)

@@ -23,6 +23,7 @@ from sparkops.guard.loading import Loaded
 from sparkops.guard.local_service import LocalService
 from sparkops.guard.memory_floor import MemoryFloor
 from sparkops.guard.state import State
+from sparkops.guard.tasks import Job, Measure
 from sparkops.memory.relief import LOOKS
 from sparkops.nodes.local import LocalNode
 from sparkops.startup.verdict import Watch
@@ -97,6 +98,37 @@ def test_the_promoted_engine_is_not_killed_before_its_health_is_known(tmp_path: 
 
     assert killed(follower) == []
     assert service.loads, "it may load, so nothing else starts to load"
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """No thread can be started, as where the machine has no memory for its stack or no number for it."""
+    before = threading.stack_size(2**46)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+def test_what_no_thread_could_be_started_for_is_begun_again_later(tmp_path: Path) -> None:
+    with engine() as port:
+        container = replace(runs(OLD), port=port)
+        follower, service = restarted(tmp_path, container, [])
+        jobs, run = follower.jobs, service.run(container)
+        jobs.retry_s, jobs.user = 0.01, os.geteuid()
+        begins: tuple[Callable[[], None], ...] = (
+            lambda: jobs.watch_starts(service, BOOT.boot),
+            lambda: jobs.check_stop(service, container),
+            lambda: jobs.begin(service, Job(Measure(OLD.container))),
+        )
+        for begin in begins:
+            with no_threads(), pytest.raises(RuntimeError, match="can't start new thread"):
+                begin()
+        assert (run.watch, run.checking, service.job) == (None, False, None)
+
+        jobs.watch_starts(service, BOOT.boot)
+        until(lambda: run.loaded is Answer.YES)
+        follower.close()
 
 
 @pytest.mark.parametrize(
