@@ -25,6 +25,7 @@ from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.service import Service, wait_for
+from tests.real.test_watch import findings
 from tests.real.weights import resident
 from tests.watched import WATCHED, tiny
 
@@ -92,19 +93,19 @@ def _warned(service: Service, floor: float) -> Iterator[Row]:
         load.wait_for(50)
         cached = resident(node, MODEL)
         with taken(node, floor) as began_s:
-            (finding,) = wait_for(lambda: service.cli("status", "--json").json["findings"])
+            (finding,) = wait_for(lambda: findings(service))
             named_s = time.monotonic() - began_s
             available, dropped = read_available_gib(), resident(node, MODEL)
             load.wait_for(load.report().good + 100)
-        wait_for(lambda: not service.cli("status", "--json").json["findings"])
+        wait_for(lambda: not findings(service))
         ended_s = time.monotonic() - began_s
     report = load.report()
     sent, failed = report.shorts + report.streams, sum(report.failures.values()) + report.refusals
     assert (finding["code"], finding["container"]) == ("LOW_MEMORY", engine.name)
     assert [same.started_at for same in service.running()] == [engine.started_at]
     assert (failed, bool(cached), dropped) == (0, True, 0), (report.examples, cached, dropped)
-    (begun, *_) = [event for event in service.events(WATCHED) if event["kind"] == FINDING]
-    assert begun["evidence"]
+    first = next(event for event in service.events(WATCHED) if event["kind"] == FINDING)
+    assert first["evidence"]
     yield Row("available", f"{available:.2f} GiB, floor {floor:.2f} GiB")
     yield Row("`status`, over SSH", f"{finding['code']}: {finding['detail']}", named_s)
     yield Row("page cache of the model's files", f"{cached} bytes before, {dropped} then")
