@@ -11,7 +11,7 @@ from sparkops.deploy.observe import containers
 from sparkops.docker.commands import model_dir
 from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
-from sparkops.engines import ENGINES
+from sparkops.engines.calculators import CALCULATORS
 from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
 from sparkops.guard_client.leader import connect_guard
 from sparkops.memory import description, fit
@@ -63,8 +63,8 @@ def on_spark(recipe: Recipe, memory_gib: float) -> Fit:
 
 
 def _require_rules(recipe: Recipe) -> None:
-    if not ENGINES[recipe.engine].computed:
-        computed = " and ".join(name for name, engine in ENGINES.items() if engine.computed)
+    if recipe.engine not in CALCULATORS:
+        computed = " and ".join(CALCULATORS)
         raise PlanRefused(
             f"{recipe.name}: memory unknown: no rules for the engine {recipe.engine}, only for {computed}"
         )

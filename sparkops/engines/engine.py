@@ -66,5 +66,3 @@ class EngineKind:
     """Whether it loads one GGUF file, which a recipe names in `model.file`, and no directory."""
     tasks: frozenset[str] = frozenset({"chat"})
     """Tasks that a recipe may serve with it."""
-    computed: bool = False
-    """Whether `memory/` computes what a model takes in it; else a recipe measures `memory.claim_gib`."""

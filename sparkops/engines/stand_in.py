@@ -14,5 +14,4 @@ STAND_IN = replace(
     weights=False,
     executors={"mp": with_mp},
     tasks=frozenset({"chat"}),
-    computed=False,
 )

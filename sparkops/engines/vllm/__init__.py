@@ -47,5 +47,4 @@ VLLM = EngineKind(
     executors={"ray": with_ray, "mp": with_mp},
     own_address=("VLLM_HOST_IP",),
     tasks=frozenset({"chat", "embedding", "rerank"}),
-    computed=True,
 )
