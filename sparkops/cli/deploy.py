@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from sparkops.agents import agents
-from sparkops.agents.differences import Change
 from sparkops.cli.images import make_hub, make_order
-from sparkops.cli.intents import Options, conclude, leading_guard
+from sparkops.cli.intents import Options, conclude, leading_guard, plan_options
 from sparkops.cli.named import find_recipe, load_fleet, load_recipe
 from sparkops.cli.options import (
     ALLOW_DOWNTIME,
@@ -37,7 +36,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
 from sparkops.deploy import fitting, preview, sending
 from sparkops.deploy.operation import Operation
-from sparkops.deploy.plan import Plan
+from sparkops.deploy.plan import DeployOptions, Plan
 from sparkops.deploy.provision import missing, provision, ready_agents
 from sparkops.deploy.sending import Draft
 from sparkops.engines import ENGINES
@@ -177,20 +176,12 @@ def deploy(
     fleet = load_fleet(context.obj)
     loaded = load_recipe(recipe, fleet, set_ or ())
     release = Release(loaded, make_order(loaded, fleet).context.digest)
-    options = Options(
-        nodes=tuple(node or ()),
-        mode=mode,
-        allow_downtime=allow_downtime,
-        wait_s=wait,
-        json=json,
-        dry_run=dry_run,
-        detach=detach,
-        promote=not no_promote,
-        without=tuple(without or ()),
-        apply_gateway=apply_gateway,
-        verbose=context.obj.verbose,
-    )
-    _swap(fleet, release, options)
+    choices = plan_options(fleet, node, mode, without, allow_downtime=allow_downtime, promote=not no_promote)
+    if dry_run:
+        _show_swap(fleet, release, choices, wait, json=json)
+    else:
+        options = Options(wait, json, detach)
+        _swap(fleet, release, choices, options, apply_gateway=apply_gateway, verbose=context.obj.verbose)
 
 
 def up(
@@ -221,8 +212,9 @@ def up(
     order, source = make_order(loaded, fleet), make_hub(fleet, token_file, endpoint)
     names = tuple(node or loaded.nodes or fleet.nodes)
     release = Release(loaded, order.context.digest)
-    options = Options(nodes=tuple(node or ()), mode=mode, allow_downtime=allow_downtime, wait_s=wait)
-    planned = _foresee(fleet, release, options, names)
+    choices = replace(plan_options(fleet, node, mode, allow_downtime=allow_downtime), provided=frozenset(names))
+    with leading_guard(fleet, wait) as (operation, leader):
+        planned = sending.foresee(operation, leader, release, choices)
     with connect(fleet, names) as connected, progress() as report:
         due = missing(connected, loaded, order)
         for line in due:
@@ -271,23 +263,19 @@ def request(fleet: Fleet, recipe: Recipe) -> str:
     return f"curl {url}/{path} {key}-H 'Content-Type: application/json' -d '{dumps(body)}'"
 
 
-def _swap(fleet: Fleet, release: Release, options: Options) -> None:
+def _swap(
+    fleet: Fleet, release: Release, choices: DeployOptions, options: Options, *, apply_gateway: bool, verbose: bool
+) -> None:
     """Send the intent to deploy a release, and follow it."""
-    choices = options.choices(fleet)
     service = _behind_gateway(release.recipe)
     with leading_guard(fleet, options.wait_s) as (operation, leader):
         desired = agents.load(fleet, [service])
-        if options.dry_run:
-            changes = agents.changes(operation.connected, desired)
-            draft = sending.dry_run(operation, leader, release, choices)
-            _show_swap(operation.connected, release, draft, changes, json=options.json)
-            return
         draft = sending.prepare(operation, leader, release, choices)
         if draft:
             _require_arguments(operation, release, draft.plan)
-        if options.verbose and draft:
+        if verbose and draft:
             say(_plan_text(operation.connected, release, draft))
-        draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=options.apply_gateway)
+        draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=apply_gateway)
         accepted = sending.deploy(operation, leader, release, choices, draft)
         url = fleet.require_gateway().url(service.port)
         if accepted is None:
@@ -321,25 +309,19 @@ def _require_arguments(operation: Operation, release: Release, plan: Plan) -> No
         operation.report(Event(member.name, f"arguments not checked before the start: {busy}"))
 
 
-def _foresee(fleet: Fleet, release: Release, options: Options, provided: Sequence[str]) -> Plan | None:
-    """Plan the deploy of a release before its image and weights are on these nodes.
-
-    None where it serves, or its swap is in progress. Raises PlanRefused, with the arithmetic, and Busy.
-    """
-    choices = replace(options.choices(fleet), provided=frozenset(provided))
-    with leading_guard(fleet, options.wait_s) as (operation, leader):
-        return sending.foresee(operation, leader, release, choices)
-
-
-def _show_swap(
-    connected: Connected, release: Release, draft: Draft | None, changes: Sequence[Change], *, json: bool
-) -> None:
+def _show_swap(fleet: Fleet, release: Release, choices: DeployOptions, wait_s: float, *, json: bool) -> None:
     """Print what a deploy would change in gateway and guards, and what it would run."""
-    agents = [str(change) + ("; needs --apply-gateway" if change.needs_consent else "") for change in changes]
-    if json:
-        data_json({**_plan_json(release, draft), "agents": agents})
-    else:
-        data("\n".join([*agents, _plan_text(connected, release, draft)]))
+    with leading_guard(fleet, wait_s) as (operation, leader):
+        connected, desired = operation.connected, agents.load(fleet, [_behind_gateway(release.recipe)])
+        changes = [
+            str(change) + ("; needs --apply-gateway" if change.needs_consent else "")
+            for change in agents.changes(connected, desired)
+        ]
+        draft = sending.dry_run(operation, leader, release, choices)
+        if json:
+            data_json({**_plan_json(release, draft), "agents": changes})
+        else:
+            data("\n".join([*changes, _plan_text(connected, release, draft)]))
 
 
 def _plan_json(release: Release, draft: Draft | None) -> dict[str, object]:

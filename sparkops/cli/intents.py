@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,33 +30,34 @@ Accept = Callable[[Operation, Leader], Accepted | None]
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a verb that changes a service."""
+    """The options of a verb that sends an intent, beside those of its plan."""
 
-    nodes: tuple[str, ...] = ()
-    mode: str | None = None
-    allow_downtime: bool = False
     wait_s: float = 0.0
     json: bool = False
-    dry_run: bool = False
     detach: bool = False
-    promote: bool = True
-    without: tuple[str, ...] = ()
-    apply_gateway: bool = False
-    verbose: bool = False
 
-    def choices(self, fleet: Fleet) -> DeployOptions:
-        """Return the options of the plan. Raises UsageError for an unknown mode or node."""
-        modes = [mode.value for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)]
-        if self.mode is not None and self.mode not in modes:
-            raise UsageError(f"--mode: unknown mode {self.mode}, expected one of: {', '.join(modes)}")
-        for name in (*self.nodes, *self.without):
-            fleet.node(name)
-        mode = Mode(self.mode) if self.mode else None
-        return DeployOptions(self.nodes, mode, self.allow_downtime, self.promote, frozenset(self.without))
+
+def plan_options(
+    fleet: Fleet,
+    nodes: Sequence[str] | None = None,
+    mode: str | None = None,
+    without: Sequence[str] | None = None,
+    *,
+    allow_downtime: bool,
+    promote: bool = True,
+) -> DeployOptions:
+    """Return the options of the plan. Raises UsageError for an unknown mode or node."""
+    modes = [mode.value for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)]
+    if mode is not None and mode not in modes:
+        raise UsageError(f"--mode: unknown mode {mode}, expected one of: {', '.join(modes)}")
+    for name in (*(nodes or ()), *(without or ())):
+        fleet.node(name)
+    known = Mode(mode) if mode else None
+    return DeployOptions(tuple(nodes or ()), known, allow_downtime, promote, frozenset(without or ()))
 
 
 @contextmanager
-def leading_guard(fleet: Fleet, wait_s: float = 0.0) -> Iterator[Target]:
+def leading_guard(fleet: Fleet, wait_s: float) -> Iterator[Target]:
     """Connect to every node that answers, and to the leader beside the gateway, whose node must answer."""
     fleet.require_gateway()
     with _reached(fleet, wait_s) as operation, leading(operation.connected.member(operation.node)) as leader:
@@ -75,17 +76,19 @@ def _reached(fleet: Fleet, wait_s: float) -> Iterator[Operation]:
 
 
 @contextmanager
-def leader_of(fleet: Fleet, service: str, wait_s: float = 0.0, *, forgotten: bool = False) -> Iterator[Target]:
-    """Connect to the leader of a service, `forgotten`: of a forgotten one too. Raises UsageError for an unknown one."""
+def leader_of(fleet: Fleet, service: str, wait_s: float = 0.0) -> Iterator[Target]:
+    """Connect to the leader of a service. Raises UsageError for an unknown or forgotten one."""
     with leading_guard(fleet, wait_s) as (operation, leader):
-        _require_known(operation, leader, service, forgotten=forgotten)
+        _is_led(operation, leader, service)
         yield operation, leader
 
 
-def _require_known(operation: Operation, leader: Leader, service: str, *, forgotten: bool = False) -> None:
+def _is_led(operation: Operation, leader: Leader, service: str, *, forgotten: bool = False) -> bool:
+    """Return whether the leader has a service. Raises UsageError for an unknown one; `forgotten` ones are known too."""
     state = leads.state_by(operation.connected.member(operation.node), leader, service)
     if state is None or (state.journal.forgotten and not forgotten):
         require_service(operation.connected, service)
+    return state is not None
 
 
 def send(fleet: Fleet, service: str, accept: Accept, options: Options, *, back: bool = False) -> None:
@@ -112,7 +115,7 @@ def _print_nothing(service: str, release: str = "", *, json: bool) -> None:
         data_json({"service": service, **Ending("nothing", DONE, release).as_json()})
 
 
-def send_stop(fleet: Fleet, service: str, options: Options, *, forget: bool = False) -> None:
+def send_stop(fleet: Fleet, service: str, options: Options, *, forget: bool) -> None:
     """Send the intent to stop a service; `forget`: then the one to forget it.
 
     What an earlier version serves without a gateway is stopped as well, each replica by its own guard. Raises
@@ -130,8 +133,7 @@ def send_stop(fleet: Fleet, service: str, options: Options, *, forget: bool = Fa
                 data_json({"service": service, **Ending("stopped", DONE).as_json()})
             return
         with leading(connected.member(operation.node)) as leader:
-            _require_known(operation, leader, service, forgotten=forget)
-            if leads.state_by(connected.member(operation.node), leader, service):
+            if _is_led(operation, leader, service, forgotten=forget):
                 _send(operation, leader, service, _stopping(service), quiet)
             elif running := leads.running(connected, service):
                 names = [f"docker stop {' '.join(names)} on {node}" for node, names in running.items()]

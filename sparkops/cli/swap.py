@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.intents import Options, leader_of, send, send_stop
+from sparkops.cli.intents import Options, leader_of, plan_options, send, send_stop
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, SERVICE, WAIT, WITHOUT
 from sparkops.cli.terminal import data, data_json, say
@@ -48,9 +48,8 @@ def rollback(
     Example: sparkops rollback qwen3.5-122b
     """
     fleet = load_fleet(context.obj)
-    given_up = tuple(without or ())
-    options = Options(allow_downtime=allow_downtime, wait_s=wait, without=given_up, detach=detach, json=json)
-    choices = options.choices(fleet)
+    options = Options(wait_s=wait, detach=detach, json=json)
+    choices = plan_options(fleet, without=without, allow_downtime=allow_downtime)
     send(fleet, service, lambda at, leader: sending.rollback(at, leader, service, choices), options, back=True)
 
 
