@@ -10,7 +10,7 @@ from requests.exceptions import RequestException
 from sparkops.cli.status_output import Outcomes, joined_status
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
-from sparkops.errors import SparkopsError, UsageError
+from sparkops.errors import SparkopsError
 from sparkops.exchange import Reply
 from sparkops.nodes.http import session
 from sparkops.smoke.openai import Unusable, cards
@@ -41,12 +41,6 @@ def show_client(fleet: Fleet, reader: Reader, outcomes: Outcomes, client: str, *
         data_json(clients.facts(services, key_file))
     else:
         data(clients.configuration(client, services, key_file))
-
-
-def require_client(name: str) -> None:
-    """Raise UsageError for the name of no client."""
-    if name not in clients.CLIENTS:
-        raise UsageError(f"--client: unknown client {name}, expected one of: {', '.join(clients.CLIENTS)}")
 
 
 def _windows(status: Status, reader: Reader) -> Iterator[tuple[str, int]]:

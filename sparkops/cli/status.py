@@ -52,10 +52,11 @@ def status(
 
 def _show_client(settings: Settings, client: str, *, json: bool, other: bool) -> None:
     """Print the configuration of a client. Raises UsageError for the name of none, and with `other` options."""
-    module = import_module("sparkops.cli.clients")  # imports what reads an engine, which `status` does not need
-    module.require_client(client)
+    if client not in CLIENTS:
+        raise UsageError(f"--client: unknown client {client}, expected one of: {', '.join(CLIENTS)}")
     if other:
         raise UsageError("--client: does not go with --watch and --gpu", next_step=f"sparkops status --client {client}")
+    module = import_module("sparkops.cli.clients")  # imports what reads an engine, which `status` does not need
     fleet = import_module("sparkops.cli.named").load_fleet(settings)
     with closing(Reader(fleet, fleet.nodes, fleet.gateway)) as reader:
         module.show_client(fleet, reader, reader.read(), client, json=json)
