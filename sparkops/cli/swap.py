@@ -147,7 +147,7 @@ def history(context: typer.Context, service: SERVICE, json: JSON = False) -> Non
     Example: sparkops history qwen3.5-122b
     """
     with leader_of(load_fleet(context.obj), service) as (operation, leader):
-        events = sending.events(operation.connected, {operation.node: leader}, service)
+        events = sending.events(operation, leader, service)
     if json:
         data_json({"service": service, "events": events})
     for event in () if json else events:

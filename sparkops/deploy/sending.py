@@ -7,8 +7,9 @@ the journal meanwhile.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from sparkops.deploy import leads, node_checks, observe, preview
@@ -25,7 +26,6 @@ from sparkops.guard_client.leader import Leader, connect_guard
 from sparkops.guard_client.replies import Record, merge
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.release import Release
@@ -301,8 +301,8 @@ def hold(leader: Leader, service: str, reason: str) -> None:
     unplanned(leader, service, lambda journal: Hold(new_id(), journal.revision, reason))
 
 
-def events(connected: Connected, leaders: Mapping[str, Leader], service: str) -> list[Record]:
-    """Return the past events of a service from its leaders, with what other guards know of its engines.
+def events(operation: Operation, leader: Leader, service: str) -> list[Record]:
+    """Return the past events of a service from its leader, with what other guards know of its engines.
 
     Raises errors of nodes.
     """
@@ -310,15 +310,14 @@ def events(connected: Connected, leaders: Mapping[str, Leader], service: str) ->
     def read(member: Member) -> list[Record]:
         if member.engine.container(CONTAINER) is None:
             return []
-        if leader := leaders.get(member.name):
-            several = {"node": member.name} if len(leaders) > 1 else {}
-            return [{**event, **several} for event in leader.events(service)]
+        if member.name == operation.node:
+            return [*leader.events(service)]
         with connect_guard(member) as opened:
             return [*opened.events(service)]
 
-    by_node = connected.all(read)
-    led = [event for name in leaders for event in by_node[name]]
-    return merge(led, (event for name, kept in by_node.items() if name not in leaders for event in kept))
+    by_node = operation.connected.all(read)
+    led = by_node.pop(operation.node)
+    return merge(led, chain.from_iterable(by_node.values()))
 
 
 def unplanned(leader: Leader, service: str, make: Callable[[Journal], Intent]) -> Accepted | None:
