@@ -30,19 +30,15 @@ def state_on(member: Member, service: str) -> ServiceState | None:
         return state_by(member, opened, service)
 
 
-def without_gateway(connected: Connected, service: str, report: OnEvent) -> dict[str, ServiceState]:
+def without_gateway(connected: Connected, service: str, report: OnEvent) -> list[str]:
     """Return the nodes on which an earlier version serves without a gateway. One that cannot be asked is reported."""
-    states: dict[str, ServiceState] = {}
+    nodes: list[str] = []
     for name, state in connected.on_each(lambda member: state_on(member, service)).items():
         if isinstance(state, SparkopsError):
             report(Event(name, f"skipped: {state}"))
-        elif state is not None and state.direct and _deployed(state):
-            states[name] = state
-    return states
-
-
-def _deployed(state: ServiceState) -> bool:
-    return bool(state.journal.deployments) or state.journal.stopping
+        elif state is not None and state.direct and (state.journal.deployments or state.journal.stopping):
+            nodes.append(name)
+    return nodes
 
 
 def known_services(connected: Connected) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -93,7 +89,7 @@ def known(connected: Connected, leader: Leader, service: str, report: OnEvent) -
         return state
     if state and state.journal.deployments and not state.direct:
         raise _led_by(connected, service, state.journal.leader)
-    if nodes := [*without_gateway(connected, service, report)]:
+    if nodes := without_gateway(connected, service, report):
         problem = f"{service} serves without a gateway on {' and '.join(nodes)}, by an earlier version of sparkops"
         raise PlanRefused(problem, next_step=f"sparkops stop {service}, then deploy it again")
     return ServiceState(Journal(service, name))
