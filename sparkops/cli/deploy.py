@@ -37,8 +37,8 @@ from sparkops.config.serve import Task
 from sparkops.deploy import fitting, preview, sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan
+from sparkops.deploy.preview import Draft
 from sparkops.deploy.provision import missing, provision, ready_agents
-from sparkops.deploy.sending import Draft
 from sparkops.engines import ENGINES
 from sparkops.errors import Busy, SparkopsError, UsageError
 from sparkops.gateway.image import Service

@@ -16,7 +16,8 @@ from sparkops.guard_client.following import Following
 from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.leases import operator
 from sparkops.maintenance import drain, returning
-from sparkops.maintenance.drain import DrainOptions, Follow, Planned
+from sparkops.maintenance.drain import DrainOptions, Follow
+from sparkops.maintenance.plan import NodePlan
 from sparkops.maintenance.returning import ReturnOptions
 
 family = make_family("node", "Take a node out of service, and back")
@@ -139,21 +140,20 @@ def _follow(operation: Operation, leader: Leader) -> Follow:
     )
 
 
-def _free(planned: Planned) -> Planned:
+def _free(planned: NodePlan) -> NodePlan:
     """Return a plan. Raises Busy where only changes in progress stand against it."""
-    if planned.plan.busy:
-        planned.plan.require()
+    if planned.busy:
+        planned.require()
     return planned
 
 
-def _show(planned: Planned, *, dry_run: bool, json: bool) -> None:
+def _show(planned: NodePlan, *, dry_run: bool, json: bool) -> None:
     """Print the plan, and raise its refusals."""
-    (data if dry_run and not json else say)(str(planned.plan))
-    planned.plan.require()
+    (data if dry_run and not json else say)(str(planned))
+    planned.require()
 
 
-def _as_json(planned: Planned) -> dict[str, object]:
-    plan = planned.plan
+def _as_json(plan: NodePlan) -> dict[str, object]:
     return {
         "node": plan.node,
         "verb": plan.verb,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
 
 from sparkops.command import Command
+from sparkops.deploy.plan import Plan
 from sparkops.docker.commands import start
 from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client import engine_spec
@@ -19,6 +21,27 @@ from sparkops.swap.intents import Code, Deploy, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec
 from sparkops.swap.plan import EffectPlan, PlannedEffect, plan
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A planned intent, with the plan and the state that it was made from."""
+
+    plan: Plan
+    state: ServiceState
+    intent: Deploy
+    token: str = field(default="", repr=False)
+    """The token of the replica's Ray cluster: a new one at each deploy. Without Ray nothing uses it."""
+    stale: bool = False
+    """Whether guards or the gateway have changed since."""
+
+    def holds(self, state: ServiceState) -> bool:
+        return not self.stale and self.state.journal.position == state.journal.position
+
+    @property
+    def effects(self) -> EffectPlan | None:
+        """Every effect of the intent. Raises Busy or PlanRefused where the leader would refuse it."""
+        return preview(self.state, self.intent)
 
 
 def preview(state: ServiceState, intent: Deploy) -> EffectPlan | None:

@@ -10,7 +10,7 @@ from sparkops.agents.agents import AgentSpecs
 from sparkops.config.recipe import Recipe
 from sparkops.deploy import leads
 from sparkops.deploy.operation import Operation
-from sparkops.deploy.sending import Draft
+from sparkops.deploy.preview import Draft
 from sparkops.engines import ENGINES
 from sparkops.guard_client.leader import Leader
 from sparkops.hub.pull import Hub, pull_model

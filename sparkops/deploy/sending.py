@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -17,6 +17,7 @@ from sparkops.deploy.deployment import deployment, new_id, release_of, token_ran
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan, nodes_of, plan
 from sparkops.deploy.preconditions import Observed, current
+from sparkops.deploy.preview import Draft
 from sparkops.errors import Busy, NeedsOperator, SparkopsError, UsageError
 from sparkops.guard_client import engine_spec, service_state
 from sparkops.guard_client.commands import CONTAINER
@@ -34,31 +35,9 @@ from sparkops.swap import trouble
 from sparkops.swap.intents import Cancel, Deploy, Forget, Hold, Intent, Promote, Stop
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase
-from sparkops.swap.plan import EffectPlan
 
 CHANGED_TRIES = 5
 """Tries of an intent that needs no plan: a swap changes the journal at each phase."""
-
-
-@dataclass(frozen=True)
-class Draft:
-    """A planned intent, with the plan and the state that it was made from."""
-
-    plan: Plan
-    state: ServiceState
-    intent: Deploy
-    token: str = field(default="", repr=False)
-    """The token of the replica's Ray cluster: a new one at each deploy. Without Ray nothing uses it."""
-    stale: bool = False
-    """Whether guards or the gateway have changed since."""
-
-    def holds(self, state: ServiceState) -> bool:
-        return not self.stale and self.state.journal.position == state.journal.position
-
-    @property
-    def effects(self) -> EffectPlan | None:
-        """Every effect of the intent. Raises Busy or PlanRefused where the leader would refuse it."""
-        return preview.preview(self.state, self.intent)
 
 
 Foreseen = Callable[[dict[str, Observed]], dict[str, Observed]]

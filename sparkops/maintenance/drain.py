@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +11,6 @@ from sparkops.deploy import observe, sending
 from sparkops.deploy.deployment import release_of
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan
-from sparkops.deploy.sending import Draft
 from sparkops.errors import Busy, Interrupted, NotReady, PlanRefused, SparkopsError
 from sparkops.guard_client import leases
 from sparkops.guard_client.cordon import Cordon, Displaced
@@ -54,21 +53,13 @@ class DrainOptions:
     allow_downtime: bool = False
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A plan, and by service the draft of what it deploys."""
-
-    plan: NodePlan
-    drafts: Mapping[str, Draft]
-
-
 def led(leader: Leader) -> list[ServiceState]:
     """Return the state of every service that the leader leads, and that was not forgotten."""
     states = (leader.state(service) for service in leader.services())
     return [state for state in states if state.journal.leader == leader.node.name and not state.journal.forgotten]
 
 
-def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOptions) -> Planned:
+def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOptions) -> NodePlan:
     """Return the plan of a drain. Changes nothing.
 
     Raises PlanRefused for the gateway's node unless downtime is allowed, Busy, and errors of nodes.
@@ -78,15 +69,14 @@ def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOp
     at_gateway = operation.node == node
     if at_gateway and not options.allow_downtime:
         raise refused_endpoint(node, lost)
-    steps, refused, drafts = list[Step](), dict[str, SparkopsError](), dict[str, Draft]()
+    steps, refused = list[Step](), dict[str, SparkopsError]()
     for state in sorted(states, key=_largest_first):
         service = state.journal.service
-        ahead = [draft.plan for draft in drafts.values()]
+        ahead = [step.draft.plan for step in steps if step.draft]
         try:
             step = on_node(state, node)
             if step and step.action is Action.MOVE:
-                step, draft = _moved_or_stopped(operation, state, step, node, options, ahead)
-                drafts |= {service: draft} if draft else {}
+                step = _moved_or_stopped(operation, state, step, node, options, ahead)
         except SparkopsError as error:
             refused[service] = error
             continue
@@ -96,7 +86,7 @@ def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOp
         problem = f"{container.name} runs on {node}, and no service of the leader has it"
         refused[container.service] = PlanRefused(problem, next_step=f"docker stop {container.name}, on {node}")
     notes = [endpoint(node, lost)] if at_gateway else []
-    return Planned(NodePlan(node, DRAIN, steps, refused, notes, options.stop), drafts)
+    return NodePlan(node, DRAIN, steps, refused, notes, options.stop)
 
 
 def _largest_first(state: ServiceState) -> tuple[float, str]:
@@ -122,7 +112,7 @@ def own_release(deployed: Deployment, service: str) -> Release:
 
 def _moved_or_stopped(
     operation: Operation, state: ServiceState, step: Step, node: str, options: DrainOptions, ahead: Sequence[Plan]
-) -> tuple[Step, Draft | None]:
+) -> Step:
     """Return the move of a service, or its stop if that is wanted and no other node has room for it.
 
     Raises Busy, and PlanRefused also for what another node could run.
@@ -137,7 +127,7 @@ def _moved_or_stopped(
         if not (unread := _unread(operation, node, options)) and not _has_room(
             operation, release, elsewhere, state, ahead
         ):
-            return Step(step.service, Action.STOP, step.deployment, str(refusal).splitlines()[0].rstrip(":")), None
+            return Step(step.service, Action.STOP, step.deployment, str(refusal).splitlines()[0].rstrip(":"))
         if not unread:
             raise
     problem = f"{step.service}: not stopped: {' and '.join(unread)} cannot be reached, and may have room for it"
@@ -174,7 +164,7 @@ def _preferring_own(release: Release, options: DeployOptions) -> DeployOptions:
 
 def _moved(
     operation: Operation, state: ServiceState, step: Step, options: DeployOptions, ahead: Sequence[Plan]
-) -> tuple[Step, Draft]:
+) -> Step:
     """Return the move of a service, beside the engines that earlier moves start. Raises PlanRefused, Busy."""
     service = state.journal.service
     release = own_release(step.deployment, service) if step.deployment else None
@@ -183,38 +173,36 @@ def _moved(
     draft = sending.draft(
         operation, release, _preferring_own(release, options), state, lambda observed: after(observed, ahead)
     )
-    return replace(step, plan=draft.plan, effects=draft.effects), draft
+    return replace(step, draft=draft, effects=draft.effects)
 
 
 def run(
-    operation: Operation, leader: Leader, planned: Planned, reason: str, options: DrainOptions, follow: Follow
+    operation: Operation, leader: Leader, planned: NodePlan, reason: str, options: DrainOptions, follow: Follow
 ) -> None:
     """Cordon the node and execute the plan. Raises the error of the first step that fails, and Busy.
 
     What was moved by then stays where it is, and the node stays cordoned: the same command continues.
     """
-    node = planned.plan.node
-    planned.plan.require()
-    for draft in planned.drafts.values():
-        sending.check(operation, draft)
+    node = planned.node
+    planned.require()
+    for step in planned.steps:
+        if step.draft:
+            sending.check(operation, step.draft)
     change_cordon(operation, node, partial(Cordon.closed, reason=reason))
-    for step in planned.plan.steps:
+    for step in planned.steps:
         if step.changes and step.deployment:
             displaced = Displaced(step.deployment, stopped=step.action is Action.STOP)
             change_cordon(operation, node, partial(Cordon.taken, service=step.service, displaced=displaced))
-        if accepted := _accepted(operation, leader, step, planned, options):
+        if accepted := _accepted(operation, leader, step, node, options):
             follow(step.service, accepted)
     wait_until_empty(operation, leader, node)
 
 
-def _accepted(
-    operation: Operation, leader: Leader, step: Step, planned: Planned, options: DrainOptions
-) -> Accepted | None:
+def _accepted(operation: Operation, leader: Leader, step: Step, node: str, options: DrainOptions) -> Accepted | None:
     match step.action:
-        case Action.MOVE:
-            draft = planned.drafts[step.service]
-            chosen = _elsewhere(operation, planned.plan.node, options)
-            return sending.deploy(operation, leader, draft.plan.release, chosen, draft)
+        case Action.MOVE if step.draft:
+            chosen = _elsewhere(operation, node, options)
+            return sending.deploy(operation, leader, step.draft.plan.release, chosen, step.draft)
         case Action.STOP:
             return operation.until_free(partial(sending.stop, leader, step.service))
         case Action.FOLLOW:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from sparkops.deploy import preview
 from sparkops.deploy.plan import Plan, nodes_of
 from sparkops.deploy.preconditions import Observed
+from sparkops.deploy.preview import Draft
 from sparkops.docker.facts import Container
 from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.guard_client.cordon import Displaced
@@ -48,7 +49,8 @@ class Step:
     deployment: Deployment | None = None
     """The release on its present nodes, or of a return on those that it returns to."""
     note: str = ""
-    plan: Plan | None = None
+    draft: Draft | None = None
+    """What it deploys."""
     effects: EffectPlan | None = None
 
     @property
@@ -57,16 +59,16 @@ class Step:
         return self.action in (Action.MOVE, Action.STOP, Action.START)
 
     def lines(self) -> Iterator[str]:
-        where = f" to {self.plan.where}" if self.plan else ""
+        where = f" to {self.draft.plan.where}" if self.draft else ""
         yield f"{self.service}: {self.action}{where}" + (f": {self.note}" if self.note else "")
-        if self.plan:
-            yield from (f"  {line}" for line in str(self.plan).splitlines())
+        if self.draft:
+            yield from (f"  {line}" for line in str(self.draft.plan).splitlines())
         if self.effects:
             yield from (f"  {line}" for line in preview.lines(self.effects, self.service))
 
     def as_json(self) -> dict[str, object]:
         """Return the object of `--json`."""
-        deployment, plan = self.deployment, self.plan
+        deployment, plan = self.deployment, self.draft.plan if self.draft else None
         return {
             "service": self.service,
             "action": self.action.value,

@@ -9,7 +9,6 @@ from functools import partial
 from sparkops.deploy import sending
 from sparkops.deploy.operation import Operation
 from sparkops.deploy.plan import DeployOptions, Plan, nodes_of
-from sparkops.deploy.sending import Draft
 from sparkops.doctor.run import diagnose
 from sparkops.errors import Busy, ConnectionLost, Interrupted, PlanRefused, SparkopsError
 from sparkops.guard_client.cordon import Cordon
@@ -17,7 +16,7 @@ from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.maintenance import drain
-from sparkops.maintenance.drain import Follow, Planned, own_release
+from sparkops.maintenance.drain import Follow, own_release
 from sparkops.maintenance.plan import RETURN, Action, NodePlan, Step, after, home, leave, left, lifted
 from sparkops.network.finding import Finding, problems
 from sparkops.nodes.waiting import Waiting
@@ -57,23 +56,22 @@ class ReturnOptions:
 
 def plan_return(
     operation: Operation, leader: Leader, node: str, cordon: Cordon, options: ReturnOptions | None = None
-) -> Planned:
+) -> NodePlan:
     """Return the plan of a return: what a drain has taken goes back, unless it is left. Raises errors of nodes."""
     options = options or ReturnOptions()
-    steps, refusals, drafts = list[Step](), dict[str, SparkopsError](), dict[str, Draft]()
+    steps, refusals = list[Step](), dict[str, SparkopsError]()
     for service, displaced in cordon.displaced.items():
         state = _open(leader.state(service), node, cordon)
         try:
             step = left(state.journal, displaced) if service in options.leave else home(state, displaced)
             if step.action in (Action.MOVE, Action.START):
-                ahead = [draft.plan for draft in drafts.values()]
-                step, draft = _planned(operation, state, displaced.deployment, node, step, ahead)
-                drafts |= {service: draft}
+                ahead = [step.draft.plan for step in steps if step.draft]
+                step = _planned(operation, state, displaced.deployment, node, step, ahead)
         except SparkopsError as error:
             refusals[service] = error
         else:
             steps.append(step)
-    return Planned(NodePlan(node, RETURN, steps, refusals, [*_notes(node, cordon, options)]), drafts)
+    return NodePlan(node, RETURN, steps, refusals, [*_notes(node, cordon, options)])
 
 
 def _notes(node: str, cordon: Cordon, options: ReturnOptions) -> Iterator[str]:
@@ -95,15 +93,15 @@ def _open(state: ServiceState, node: str, cordon: Cordon) -> ServiceState:
 
 def _planned(
     operation: Operation, state: ServiceState, was: Deployment, node: str, step: Step, ahead: Sequence[Plan]
-) -> tuple[Step, Draft]:
+) -> Step:
     options = DeployOptions(nodes_of(was))
     release = own_release(was, state.journal.service)
     draft = sending.draft(operation, release, options, state, lambda observed: after(lifted(observed, node), ahead))
-    return replace(step, plan=draft.plan, effects=draft.effects), draft
+    return replace(step, draft=draft, effects=draft.effects)
 
 
 def run(
-    operation: Operation, leader: Leader, planned: Planned, follow: Follow, options: ReturnOptions | None = None
+    operation: Operation, leader: Leader, planned: NodePlan, follow: Follow, options: ReturnOptions | None = None
 ) -> None:
     """Open the node and execute the plan. A service that fails its checks there closes the node again.
 
@@ -111,16 +109,17 @@ def run(
     command continues with it.
     """
     options = options or ReturnOptions()
-    node = planned.plan.node
-    planned.plan.require()
-    for draft in planned.drafts.values():
-        sending.check(operation, draft)
+    node = planned.node
+    planned.require()
+    for step in planned.steps:
+        if step.draft:
+            sending.check(operation, step.draft)
     cordon = drain.read_cordon(operation, node)
     drain.change_cordon(operation, node, partial(Cordon.opened, any_speed=options.force))
-    _wait_for_report(operation, leader, planned.plan, cordon.text)
-    for step in sorted(planned.plan.steps, key=lambda step: step.action is not Action.LEAVE):
+    _wait_for_report(operation, leader, planned, cordon.text)
+    for step in sorted(planned.steps, key=lambda step: step.action is not Action.LEAVE):
         try:
-            if accepted := _accepted(operation, leader, step, planned):
+            if accepted := _accepted(operation, leader, step):
                 follow(step.service, accepted)
         except (Busy, Interrupted, ConnectionLost):  # the swap may go on: the next return follows it
             raise
@@ -155,13 +154,10 @@ def _ways_on(node: str, service: str, problem: str) -> Iterator[str]:
         yield f"Or accept the new speed: sparkops node return {node} --force"
 
 
-def _accepted(operation: Operation, leader: Leader, step: Step, planned: Planned) -> Accepted | None:
-    match step.action:
-        case Action.MOVE | Action.START:
-            draft = planned.drafts[step.service]
-            options = DeployOptions(tuple(rank.node for rank in draft.plan.ranks))
-            return sending.deploy(operation, leader, draft.plan.release, options, draft)
-        case Action.FOLLOW:
-            return operation.until_free(partial(sending.in_progress, leader, step.service, operation.report))
-        case _:
-            return None
+def _accepted(operation: Operation, leader: Leader, step: Step) -> Accepted | None:
+    if step.draft:
+        options = DeployOptions(tuple(rank.node for rank in step.draft.plan.ranks))
+        return sending.deploy(operation, leader, step.draft.plan.release, options, step.draft)
+    if step.action is Action.FOLLOW:
+        return operation.until_free(partial(sending.in_progress, leader, step.service, operation.report))
+    return None

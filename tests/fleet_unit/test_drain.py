@@ -16,8 +16,8 @@ from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.following import Accepted
 from sparkops.guard_client.leader import Leader, leading
 from sparkops.maintenance import drain, returning
-from sparkops.maintenance.drain import DrainOptions, Planned
-from sparkops.maintenance.plan import Action
+from sparkops.maintenance.drain import DrainOptions
+from sparkops.maintenance.plan import Action, NodePlan
 from sparkops.maintenance.returning import ReturnOptions
 from sparkops.nodes.member import Member
 from sparkops.smoke import decode_speed
@@ -56,7 +56,7 @@ def settle(world: World) -> None:
     peer(world).write(journal(world).confirmed_stopped(journal(world).stopped))
 
 
-def drained(world: World, options: DrainOptions | None = None, node: str = "n2") -> Planned:
+def drained(world: World, options: DrainOptions | None = None, node: str = "n2") -> NodePlan:
     chosen = options or DrainOptions()
     with led(world) as client:
         planned = drain.plan_drain(*client, node, chosen)
@@ -64,7 +64,7 @@ def drained(world: World, options: DrainOptions | None = None, node: str = "n2")
         return planned
 
 
-def returned(world: World, node: str = "n2", options: ReturnOptions | None = None) -> Planned:
+def returned(world: World, node: str = "n2", options: ReturnOptions | None = None) -> NodePlan:
     with led(world) as client:
         planned = returning.plan_return(*client, node, drain.read_cordon(client[0], node), options)
         returning.run(*client, planned, follow(world, client), options)
@@ -85,7 +85,7 @@ def test_a_drain_moves_a_service_and_a_return_brings_it_back(make: Make) -> None
     world = make(2)
     moving(world)
 
-    plan = drained(world).plan
+    plan = drained(world)
 
     assert [(step.service, step.action) for step in plan.steps] == [("chat", Action.MOVE)]
     assert place(world) == ("n1",)
@@ -93,12 +93,12 @@ def test_a_drain_moves_a_service_and_a_return_brings_it_back(make: Make) -> None
     assert (cordon.reason, cordon.displaced["chat"].stopped) == (WHY, False)
     assert nodes_of(cordon.displaced["chat"].deployment) == ("n2",)
 
-    back = returned(world).plan
+    back = returned(world)
 
     assert [(step.service, step.action) for step in back.steps] == [("chat", Action.MOVE)]
     assert place(world) == ("n2",)
     assert peer(world, "n2").cordon() == Cordon()
-    assert [step.action for step in returned(world).plan.steps] == [], "the second return has nothing to do"
+    assert [step.action for step in returned(world).steps] == [], "the second return has nothing to do"
 
 
 def test_a_plan_prints_what_runs_and_changes_nothing(make: Make) -> None:
@@ -107,7 +107,7 @@ def test_a_plan_prints_what_runs_and_changes_nothing(make: Make) -> None:
     before = journal(world)
 
     with led(world) as client:
-        plan = drain.plan_drain(*client, "n2", DrainOptions()).plan
+        plan = drain.plan_drain(*client, "n2", DrainOptions())
 
     release = world.release("1").id
     lines = [line.strip() for line in str(plan).splitlines()]
@@ -137,11 +137,11 @@ def test_what_fits_nowhere_else_is_stopped_only_on_request_and_starts_again_on_r
     moving(world)
     world.machines["n1"].memory_gib = 40.0
 
-    plan = drained(world, DrainOptions(stop=True)).plan
+    plan = drained(world, DrainOptions(stop=True))
 
     assert [step.action for step in plan.steps] == [Action.STOP]
     assert (place(world), peer(world, "n2").cordon().displaced["chat"].stopped) == ((), True)
-    assert [step.action for step in returned(world).plan.steps] == [Action.START]
+    assert [step.action for step in returned(world).steps] == [Action.START]
     assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
 
 
@@ -155,12 +155,12 @@ def test_a_drain_whose_client_died_is_continued_by_the_next_one(make: Make) -> N
 
     with led(world) as client, pytest.raises(KeyboardInterrupt):
         drain.run(*client, drain.plan_drain(*client, "n2", DrainOptions()), WHY, DrainOptions(), die)
-    plan = drained(world).plan
+    plan = drained(world)
 
     assert [step.action for step in plan.steps] == [Action.FOLLOW]
     assert place(world) == ("n1",)
     assert len([sent for sent in peer(world).requests("intend") if sent["intent"]["kind"] == "deploy"]) == 2
-    assert [step.action for step in returned(world).plan.steps] == [Action.MOVE]
+    assert [step.action for step in returned(world).steps] == [Action.MOVE]
     assert place(world) == ("n2",)
 
 
@@ -169,7 +169,7 @@ def test_a_drain_of_an_empty_node_only_cordons_it(make: Make) -> None:
     moving(world)
     drained(world)
 
-    assert list(drained(world).plan.steps) == []
+    assert list(drained(world).steps) == []
     assert "chat" in peer(world, "n2").cordon().displaced, "a second drain forgets nothing"
 
 
@@ -212,7 +212,7 @@ def test_the_node_of_the_gateway_is_drained_only_with_the_loss_of_the_endpoint_a
         drain.plan_drain(*client, "n1", DrainOptions())
     assert "--allow-downtime" in no.value.next_step
 
-    plan = drained(world, DrainOptions(allow_downtime=True), "n1").plan
+    plan = drained(world, DrainOptions(allow_downtime=True), "n1")
     assert plan.notes == [
         "n1 has the gateway: while it is down, clients reach 0 of 1 service (chat), and nothing can be changed"
     ]
@@ -227,7 +227,7 @@ def test_a_service_that_was_deployed_anew_meanwhile_stays_where_it_is(make: Make
     serve(world, world.release("2"), DeployOptions(nodes=("n1",)))
     settle(world)
 
-    plan = returned(world).plan
+    plan = returned(world)
 
     assert [step.action for step in plan.steps] == [Action.LEAVE]
     assert f"{world.release('2').id} was deployed on n1 since; it stays there" in str(plan)
@@ -259,7 +259,7 @@ def test_a_change_in_progress_and_a_hold_keep_a_node_from_being_drained(make: Ma
     peer(world).write(Journal(**{**{name: getattr(held, name) for name in held.__dataclass_fields__}, "hold": "fair"}))
 
     with led(world) as client:
-        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True)).plan
+        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True))
         assert plan.busy
         with pytest.raises(Busy, match="chat is on hold: fair"):
             plan.require()
@@ -274,7 +274,7 @@ def test_a_replica_on_two_nodes_moves_to_another_pair_and_is_refused_without_one
 
     assert set(place(world)) == {"n1", "n2"}
     with led(world) as client:
-        plan = drain.plan_drain(*client, "n2", DrainOptions()).plan
+        plan = drain.plan_drain(*client, "n2", DrainOptions())
     assert "across on n1" not in str(plan)
     assert "n3: cordoned: new driver" in str(plan.refused["chat"])
     returned(world, "n3")
@@ -295,7 +295,7 @@ def test_a_return_that_is_no_longer_followed_leaves_the_node_open_for_the_next_o
             returning.run(*client, planned, leave)
     assert peer(world, "n2").cordon().reason == ""
 
-    assert [step.action for step in returned(world).plan.steps] == [Action.FOLLOW]
+    assert [step.action for step in returned(world).steps] == [Action.FOLLOW]
     assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
 
 
@@ -306,12 +306,12 @@ def test_a_service_that_cannot_return_keeps_the_node_closed_only_until_it_is_lef
     world.machines["n2"].memory_gib = 40.0
 
     with led(world) as client:
-        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2")).plan
+        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
     with pytest.raises(PlanRefused, match=r"20.0 GiB short") as no:
         refused.require()
     assert "sparkops node return n2 --leave chat" in no.value.next_step
 
-    plan = returned(world, options=ReturnOptions(leave=("chat", "other"))).plan
+    plan = returned(world, options=ReturnOptions(leave=("chat", "other")))
 
     assert [(step.action, step.note) for step in plan.steps] == [(Action.LEAVE, "it stays on n1: --leave")]
     assert plan.notes == ["other was not taken from n2"]
@@ -325,7 +325,7 @@ def test_a_return_names_the_end_of_a_hold_and_leaves_a_held_service(make: Make) 
     peer(world).write(replace(journal(world), hold="fair"))
 
     with led(world) as client:
-        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2")).plan
+        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
     with pytest.raises(Busy, match="chat is on hold: fair") as no:
         refused.require()
     assert no.value.next_step.splitlines()[0] == "sparkops unhold chat"
@@ -351,7 +351,7 @@ def test_a_service_that_is_slower_than_before_names_both_ways_to_open_its_node(m
     assert "sparkops node return n2 --leave chat" in no.value.next_step
     assert "sparkops node return n2 --force" in no.value.next_step
 
-    forced = returned(world, options=ReturnOptions(force=True)).plan
+    forced = returned(world, options=ReturnOptions(force=True))
     assert slow in forced.notes[0]
     told = [sent["to"]["displaced"]["chat"] for sent in peer(world, "n2").requests("set_cordon")[-2:-1]]
     assert [displaced["any_speed"] for displaced in told] == [True]
@@ -402,7 +402,7 @@ def test_what_another_node_could_run_is_not_stopped(make: Make) -> None:
     world.machines["n1"].built = False
 
     with led(world) as client:
-        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True)).plan
+        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True))
         with pytest.raises(PlanRefused, match="image not found") as no:
             plan.require()
     assert "sparkops build" in no.value.next_step
@@ -416,10 +416,10 @@ def test_nothing_is_stopped_while_a_node_that_may_have_room_cannot_be_reached(ma
     world.machines["n1"].memory_gib = 40.0
 
     with world.order(without="n3") as operation, leading(operation.connected.members["n1"]) as leader:
-        plan = drain.plan_drain(operation, leader, "n2", DrainOptions(stop=True)).plan
+        plan = drain.plan_drain(operation, leader, "n2", DrainOptions(stop=True))
         with pytest.raises(PlanRefused, match="n3 cannot be reached, and may have room") as no:
             plan.require()
-        named = drain.plan_drain(operation, leader, "n2", DrainOptions(stop=True, to=("n1",))).plan
+        named = drain.plan_drain(operation, leader, "n2", DrainOptions(stop=True, to=("n1",)))
 
     assert "sparkops node drain n2 --stop --to n1" in no.value.next_step
     assert [step.action for step in named.steps] == [Action.STOP]
@@ -434,7 +434,7 @@ def test_a_release_of_another_version_is_refused_and_never_stopped(make: Make, m
 
     monkeypatch.setattr(drain, "release_of", other)
     with led(world) as client:
-        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True)).plan
+        plan = drain.plan_drain(*client, "n2", DrainOptions(stop=True))
 
     assert "was deployed by another version" in str(plan.refused["chat"])
     assert list(plan.steps) == []
@@ -466,5 +466,5 @@ def test_two_drains_one_after_the_other_bring_a_service_home_once(make: Make) ->
     returned(world)
 
     assert peer(world, "n3").cordon().displaced == {}
-    assert list(returned(world, "n3").plan.steps) == []
+    assert list(returned(world, "n3").steps) == []
     assert place(world) == ("n2",)

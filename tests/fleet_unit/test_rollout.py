@@ -7,7 +7,7 @@ import pytest
 from sparkops.agents import agents
 from sparkops.deploy import provision, sending
 from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.sending import Draft
+from sparkops.deploy.preview import Draft
 from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.guard_client.leader import leading
 from sparkops.release import Release
