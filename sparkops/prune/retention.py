@@ -8,7 +8,7 @@ stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -27,7 +27,6 @@ from sparkops.swap.model import Deployment
 class StoredEngine:
     """A container of a release. `created_at`: seconds since 1970; `written`: bytes of its own layer."""
 
-    id: str
     container: Container
     created_at: float
     written: int
@@ -74,12 +73,6 @@ class Stored:
     now_s: float = 0.0
 
 
-def parse_engine(node: str, inspect: Mapping[str, Any], written: Mapping[str, int]) -> StoredEngine:
-    """Parse the inspect of a container of a release. `written`: bytes by ID of container."""
-    created_at = facts.timestamp(inspect["Created"])
-    return StoredEngine(inspect["Id"], facts.parse_container(node, inspect), created_at, written.get(inspect["Id"], 0))
-
-
 def parse_image(inspect: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> StoredImage:
     """Parse the inspect of an image and its history, whose newest step comes first."""
     created_at = inspect.get("Created") or ""  # an image of other tools may have no time; Docker 25 leaves it out then
@@ -102,27 +95,28 @@ def _moment(text: str) -> float:
     return datetime.fromisoformat(text).timestamp() if text and not text.startswith("0001-") else 0.0
 
 
-@dataclass(frozen=True)
-class DiskUsage:
-    """Figures of `docker system df`: bytes of containers' own layers by ID, of volumes by name, of the build cache.
+def parse_disk(
+    node: str, counted: Mapping[str, Any], inspects: Sequence[Mapping[str, Any]], others: Collection[str] = ()
+) -> Stored:
+    """Parse the reply to `docker system df`, with the inspects of the containers of releases; its images are missing.
 
-    `used`: IDs of images by the IDs of the containers that use them.
+    `others`: IDs of containers of sparkops besides the engines, whose images count as unused.
     """
-
-    written: Mapping[str, int]
-    used: Mapping[str, str]
-    volumes: Mapping[str, int]
-    cache: int
-    cache_shared: int
-
-
-def parse_usage(counted: Mapping[str, Any]) -> DiskUsage:
-    """Parse the reply of Docker."""
     containers, cache = counted.get("Containers") or [], counted.get("BuildCache") or []
     volumes = {item["Name"]: (item.get("UsageData") or {}).get("Size", 0) for item in counted.get("Volumes") or []}
-    return DiskUsage(
-        written={container["Id"]: container.get("SizeRw", 0) for container in containers},
-        used={container["Id"]: container["ImageID"] for container in containers},
+    written = {container["Id"]: container.get("SizeRw", 0) for container in containers}
+    known = {*others, *(inspect["Id"] for inspect in inspects)}
+    return Stored(
+        node,
+        engines=tuple(
+            StoredEngine(
+                facts.parse_container(node, inspect),
+                facts.timestamp(inspect["Created"]),
+                written.get(inspect["Id"], 0),
+            )
+            for inspect in inspects
+        ),
+        used=frozenset(container["ImageID"] for container in containers if container["Id"] not in known),
         volumes={name: max(0, size) for name, size in volumes.items()},
         cache=sum(record["Size"] for record in cache if not record["Shared"]),
         cache_shared=sum(record["Size"] for record in cache if record["Shared"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkops.errors import NeedsOperator, NodeError, SparkopsError, joined
 from sparkops.guard_client import leases
@@ -85,26 +85,15 @@ def guard_states(member: Member) -> dict[str, ServiceState | SparkopsError]:
 def read_disk(member: Member, others: Collection[str] = ()) -> Stored:
     """Read the disk of one node. Sizes come first, since data that is written later can only add to them.
 
-    `others`: IDs of containers of sparkops besides the engines, whose images count as unused.
+    `others`: as for `parse_disk`.
     """
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    usage = retention.parse_usage(member.engine.disk())
-    engines = [retention.parse_engine(member.name, inspect, usage.written) for inspect in member.engine.containers()]
-    images = [
+    counted = member.engine.disk()
+    disk = retention.parse_disk(member.name, counted, member.engine.containers(), others)
+    images = tuple(
         retention.parse_image(inspect, member.engine.history(inspect["Id"])) for inspect in member.engine.images()
-    ]
-    known = {*others, *(engine.id for engine in engines)}
-    return Stored(
-        node=member.name,
-        engines=tuple(engines),
-        used=frozenset(image for container, image in usage.used.items() if container not in known),
-        images=tuple(images),
-        volumes=usage.volumes,
-        cache=usage.cache,
-        cache_shared=usage.cache_shared,
-        free=_free(facts),
-        now_s=facts.now_s,
     )
+    return replace(disk, images=images, free=_free(facts), now_s=facts.now_s)
 
 
 def _free(facts: host.HostFacts) -> int | None:

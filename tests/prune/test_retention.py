@@ -27,9 +27,7 @@ NOW_S = 100_000.0
 def engine(name: str = "old", **changes: Any) -> StoredEngine:
     """A stopped container of an old release, which Docker would not start again."""
     facts = {"name": name, "state": "exited", "restart_policy": "no", "image": "i", **changes}
-    return StoredEngine(
-        name, container(Rank(Release(RECIPE, OLD), Slot.BLUE, "n1"), **facts), created_at=10.0, written=5
-    )
+    return StoredEngine(container(Rank(Release(RECIPE, OLD), Slot.BLUE, "n1"), **facts), created_at=10.0, written=5)
 
 
 def image(tag: str | None = image_tag("q", OLD), **changes: Any) -> StoredImage:

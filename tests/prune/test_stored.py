@@ -58,26 +58,35 @@ def test_two_images_share_what_came_about_alike(image: dict[str, Any]) -> None:
 
 def test_the_usage_of_a_disk(captured: Callable[[str], str]) -> None:
     reply = json.loads(captured("docker-26.1-df.json"))
-    usage = retention.parse_usage(reply)
+    disk = retention.parse_disk("n1", reply, [])
 
-    assert usage.used[CONTAINER] == IMAGE
-    assert usage.written[CONTAINER] == 1_000_000
-    assert usage.volumes["sparkops-cache-0123456789ab"] == 5000
-    assert usage.cache + usage.cache_shared == sum(entry["Size"] for entry in reply["BuildCache"])
-    assert usage.cache == sum(entry["Size"] for entry in reply["BuildCache"] if not entry["Shared"])
+    assert IMAGE in disk.used
+    assert disk.volumes["sparkops-cache-0123456789ab"] == 5000
+    assert disk.cache + disk.cache_shared == sum(entry["Size"] for entry in reply["BuildCache"])
+    assert disk.cache == sum(entry["Size"] for entry in reply["BuildCache"] if not entry["Shared"])
+
+
+def test_a_container_of_sparkops_has_its_own_bytes_and_uses_no_image(captured: Callable[[str], str]) -> None:
+    reply = json.loads(captured("docker-26.1-df.json"))
+    inspect = {**json.loads(captured("docker-26.1-inspect-running.json")), "Id": CONTAINER}
+    disk = retention.parse_disk("n1", reply, [inspect])
+
+    assert [engine.written for engine in disk.engines] == [1_000_000]
+    assert IMAGE not in disk.used
+    assert IMAGE not in retention.parse_disk("n1", reply, [], [CONTAINER]).used
 
 
 def test_an_empty_engine_uses_nothing() -> None:
-    nothing = retention.parse_usage(
-        {"LayersSize": 0, "Images": None, "Containers": None, "Volumes": None, "BuildCache": None}
-    )
+    nothing = {"LayersSize": 0, "Images": None, "Containers": None, "Volumes": None, "BuildCache": None}
 
-    assert nothing == retention.DiskUsage({}, {}, {}, 0, 0)
+    assert retention.parse_disk("n1", nothing, []) == retention.Stored("n1")
 
 
 def test_a_container_of_a_release(captured: Callable[[str], str]) -> None:
     inspect = json.loads(captured("docker-26.1-inspect-running.json"))
-    engine = retention.parse_engine("node-2", inspect, {inspect["Id"]: 17})
+    counted = {"Containers": [{"Id": inspect["Id"], "ImageID": inspect["Image"], "SizeRw": 17}]}
+    disk = retention.parse_disk("node-2", counted, [inspect])
 
-    assert (engine.id, engine.written, engine.container.service) == (inspect["Id"], 17, "tiny")
+    [engine] = disk.engines
+    assert (disk.used, engine.written, engine.container.service) == (frozenset(), 17, "tiny")
     assert engine.created_at < engine.container.started_at
