@@ -31,8 +31,8 @@ def deployment(
     `addresses`: where the leader reaches each node. `token`: digest of the token of a Ray cluster. `start_s`: predicted
     time of its start; 0: unknown. Raises NotReady for a node without the image.
     """
-    places, network = zip(plan.ranks, plan.nodes, strict=True), plan.network
-    specs = [_spec(rank, node, network, addresses[rank.node]) for rank, node in places]
+    network = plan.network
+    specs = [_spec(rank, plan.nodes[rank.node], network, addresses[rank.node]) for rank in plan.ranks]
     specs = [spec.model_copy(update={"token": token}) if spec.ray else spec for spec in specs]
     ranks = tuple(engine_spec.rank_spec(spec, rank.node) for spec, rank in zip(specs, plan.ranks, strict=True))
     return Deployment(plan.release.id, plan.rank.slot, (Replica(ranks),), limits(plan.release.recipe, start_s))

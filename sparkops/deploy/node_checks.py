@@ -31,17 +31,15 @@ def require_network(connected: Connected, plan: Plan, report: OnEvent) -> None:
 
     Raises PlanRefused or NodesFailed.
     """
-    facts = {rank.node: node.fabric for rank, node in zip(plan.ranks, plan.nodes, strict=True) if node.fabric}
     if (network := plan.network) and not _runs(plan):
         ray = plan.release.recipe.serve.executor == "ray"
         ranks = Ranks(plan.release.image, plan.rank.rendezvous_port, ray=ray)
-        require(preflight.run(connected, network, facts, ranks, report))
+        require(preflight.run(connected, network, plan.fabrics, ranks, report))
 
 
 def _runs(plan: Plan) -> bool:
     """Return whether every rank ran when the nodes were read, and all are of one attempt."""
-    places = zip(plan.ranks, plan.nodes, strict=True)
-    running = [container for rank, node in places if (container := own(rank, node))]
+    running = [container for rank in plan.ranks if (container := own(rank, plan.nodes[rank.node]))]
     return len(running) == len(plan.ranks) and len({container.generation for container in running}) == 1
 
 

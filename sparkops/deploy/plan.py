@@ -15,6 +15,7 @@ from sparkops.memory.bound import HOST_GIB
 from sparkops.memory.pools import Pool, pools
 from sparkops.names import Slot
 from sparkops.network import topology
+from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Finding, require
 from sparkops.network.topology import Fabric
 from sparkops.release import Rank, Release
@@ -140,7 +141,8 @@ class Plan:
 
     mode: Mode
     ranks: tuple[Rank, ...]
-    nodes: tuple[Observed, ...]
+    nodes: Mapping[str, Observed]
+    """The node of each rank, by name."""
     current: Current
     options: DeployOptions
     rules: FabricRules = field(default_factory=FabricRules)
@@ -169,10 +171,13 @@ class Plan:
         """What joins the ranks of a pair; None for a single rank. Raises PlanRefused or NodesFailed."""
         if len(self.ranks) == 1:
             return None
-        by_name = {rank.node: node for rank, node in zip(self.ranks, self.nodes, strict=True)}
-        facts = {name: node.fabric for name, node in by_name.items() if node.fabric}
-        require(_unknown(name, node.fabric_unknown) for name, node in by_name.items() if name not in facts)
-        return topology.join(facts, {name: node.config for name, node in by_name.items()}, self.rules)
+        require(_unknown(name, node.fabric_unknown) for name, node in self.nodes.items() if not node.fabric)
+        return topology.join(self.fabrics, {name: node.config for name, node in self.nodes.items()}, self.rules)
+
+    @property
+    def fabrics(self) -> dict[str, NodeFabric]:
+        """The networks of the nodes, as far as they are known."""
+        return {name: node.fabric for name, node in self.nodes.items() if node.fabric}
 
     @property
     def where(self) -> str:
@@ -193,20 +198,20 @@ class Plan:
         return tuple(
             Site(
                 rank,
-                node,
+                self.nodes[rank.node],
                 stops,
-                self._reserve_gib(rank, node, stops),
+                self._reserve_gib(rank, stops),
                 self.current.ending,
                 rank.node in self.options.provided,
             )
-            for rank, node in zip(self.ranks, self.nodes, strict=True)
+            for rank in self.ranks
         )
 
-    def _reserve_gib(self, rank: Rank, node: Observed, stops: frozenset[str]) -> float:
+    def _reserve_gib(self, rank: Rank, stops: frozenset[str]) -> float:
         """Refuse what puts other running engines at risk; a node without any has nothing to protect."""
         others = [
             container
-            for container in node.containers
+            for container in self.nodes[rank.node].containers
             if container.running and container.name not in (*stops, rank.container)
         ]
         return rank.release.recipe.swap.reserve_gib if others else 0.0
@@ -218,8 +223,7 @@ class Plan:
         """Yield the reasons against it, each with its place."""
         for site in self.sites:
             yield from ((site.rank.node, problem) for problem in site.problems())
-        by_name = {rank.node: node for rank, node in zip(self.ranks, self.nodes, strict=True)}
-        yield from ((self.where, problem) for problem in differing(self.release, by_name))
+        yield from ((self.where, problem) for problem in differing(self.release, self.nodes))
         try:
             _ = self.network
         except (PlanRefused, NodesFailed) as error:
@@ -237,8 +241,7 @@ class Plan:
         yield from (f"  {note}" for note in opt_in.notes(self.release.recipe.serve, self.release.recipe.engine))
         source = self.source
         was = f"{source.release} ({source.slot}) on {' and '.join(nodes_of(source))}" if source else "nothing"
-        on = " and ".join(rank.node for rank in self.ranks)
-        yield f"  from {was} to {self.rank.slot} on {on}, port {self.rank.port}"
+        yield f"  from {was} to {self.rank.slot} on {self.where}, port {self.rank.port}"
         yield from (f"  {note}" for note in self.arithmetic())
         if network := self.network:
             yield from (f"  {line}" for line in str(network).splitlines())
@@ -321,7 +324,7 @@ def _options(
     for mode, names in _ways(release.recipe.serve.tensor_parallel, free, current):
         if current.source is None or options.mode in (None, mode):
             ranks = tuple(Rank(release, slot, name, index) for index, name in enumerate(names))
-            yield Plan(mode, ranks, tuple(observed[name] for name in names), current, options, rules)
+            yield Plan(mode, ranks, {name: observed[name] for name in names}, current, options, rules)
 
 
 def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterator[tuple[Mode, tuple[str, ...]]]:

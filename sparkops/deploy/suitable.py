@@ -56,7 +56,7 @@ def _first(release: Release, names: Place, observed: Mapping[str, Observed], rul
     if not all(name in observed for name in names):
         return None
     ranks = tuple(Rank(release, Slot.BLUE, name, index) for index, name in enumerate(names))
-    nodes = tuple(observed[name] for name in names)
+    nodes = {name: observed[name] for name in names}
     return Plan(Mode.FIRST, ranks, nodes, Current(), DeployOptions(), rules)
 
 

@@ -71,7 +71,7 @@ def test_a_node_without_the_image_is_refused_before_an_intent_is_made() -> None:
     swap_plan = plan(Current(), n1=on(90))
 
     with pytest.raises(NotReady, match=f"n1: image not found: {NEW.image}") as caught:
-        deployment(replace(swap_plan, nodes=(on(90, image=None),)), ADDRESSES)
+        deployment(replace(swap_plan, nodes={"n1": on(90, image=None)}), ADDRESSES)
     assert caught.value.next_step == "sparkops build q --node n1"
 
 
@@ -106,5 +106,5 @@ def test_a_rank_that_runs_keeps_its_image_where_the_tag_has_gone() -> None:
     running = replace(on(90, image=None), containers=())
     observed = replace(running, containers=(replace(container(Rank(NEW, Slot.BLUE, "n1")), image="sha256:run"),))
 
-    (rank,) = deployment(replace(swap_plan, nodes=(observed,)), ADDRESSES).ranks
+    (rank,) = deployment(replace(swap_plan, nodes={"n1": observed}), ADDRESSES).ranks
     assert engine_spec.of(rank).image == "sha256:run"

@@ -106,7 +106,7 @@ def test_the_next_move_of_a_drain_finds_the_memory_of_the_moves_before_it_taken(
 
 def test_a_discrete_gpu_gives_its_memory_and_the_host_its_side() -> None:
     gpu = on(90, gpu_model="NVIDIA H100", gpus=(GpuMemory(80.0, 70.0),))
-    cuda = replace(plan(of=NEW, n1=on(90), n2=on(90)), nodes=(gpu,))
+    cuda = replace(plan(of=NEW, n1=on(90), n2=on(90)), nodes={"n2": gpu})
     recipe = cuda.release.recipe
 
     host = after({"n2": gpu}, [cuda])["n2"].host
