@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
@@ -28,6 +29,7 @@ from sparkops.weights.plan import (
     in_words,
     may_be_in_use,
     plan_copy,
+    recorded_alike,
     refused,
 )
 from sparkops.weights.steps import read_by_engine
@@ -79,16 +81,35 @@ def publish(member: Member, path: str) -> Checkpoint:
 class WeightsCopy:
     """A copy of one checkpoint from a node to others.
 
-    `replace`: also replace a complete directory that is known to be another model. With `hashes`, those of the source,
-    files are compared by content.
+    `replace`: also replace a complete directory that is known to be another model. `checksum`: compare all files by
+    content, also where the records are the same. `hashes` are those of the source.
     """
 
     model: RequiredModel
     source: Member
     checkpoint: Checkpoint
     report: OnEvent
+    hashes: SourceHashes
     replace: bool = False
-    hashes: Hashes | None = None
+    checksum: bool = False
+
+
+@dataclass
+class SourceHashes:
+    """The sha256 of the source's files, each computed once for all targets."""
+
+    source: Member
+    checkpoint: Checkpoint
+    report: OnEvent
+    known: dict[str, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, names: Sequence[str]) -> Hashes:
+        """Return those of these files; the other targets wait meanwhile. Raises NodeError."""
+        with self.lock:
+            if missing := [name for name in names if name not in self.known]:
+                self.known |= hash_files(self.source, self.checkpoint, missing, self.report)
+            return {name: self.known[name] for name in names}
 
 
 @dataclass(frozen=True)
@@ -110,16 +131,17 @@ def copy(
 ) -> dict[str, CopiedWeights]:
     """Copy a checkpoint from one connected node to all others in parallel. Raises NodeError for all nodes together.
 
-    Sends only missing files, to PATH.partial, which is renamed when it is complete. `checksum`: compare files also by
-    sha256. `replace_other`: also replace a complete directory that is known to be another model.
+    Sends only missing files, to PATH.partial, which is renamed when it is complete. Files of the same name and size are
+    compared also by sha256 on a target without the source's record, and with `checksum` on each. `replace_other`: also
+    replace a complete directory that is known to be another model.
     """
     member = connected.members[source]
     present = look(member, [model.path]).checkpoints.get(model.path)
     if present is None or (reasons := in_words(refused(model, present))):
         why = "not found" if present is None else reasons
         raise NotReady(source, f"{model.path} cannot be copied from this node: {why}", next_step="sparkops models list")
-    hashes = hash_files(member, present, list(present.files), report) if checksum else None
-    job = WeightsCopy(model, member, present, report, replace_other, hashes)
+    hashes = SourceHashes(member, present, report)
+    job = WeightsCopy(model, member, present, report, hashes, replace_other, checksum)
     targets = {name: member for name, member in connected.members.items() if name != source}
     return replace(connected, members=targets).all(lambda target: _copy_to(target, job))
 
@@ -145,10 +167,14 @@ def _copy_to(target: Member, job: WeightsCopy) -> CopiedWeights:
 def _plan(job: WeightsCopy, target: Member, directory: ModelDirectory) -> Copy:
     path = job.checkpoint.path
     present, partial = directory.checkpoints.get(path), directory.checkpoints.get(path + PARTIAL)
-    if job.hashes is None or present is None:
+    alike = comparable(job.checkpoint, present)
+    if present is None or not alike or (recorded_alike(job.checkpoint, present) and not job.checksum):
         return plan_copy(job.checkpoint, present, partial)
-    hashes = hash_files(target, present, comparable(job.checkpoint, present), job.report)
-    return plan_copy(job.checkpoint, present, partial, (job.hashes, hashes))
+    if not job.checksum:
+        why = f"{path} has no record of the same model: comparing the files by sha256"
+        job.report(Event(target.name, why))
+    hashes = job.hashes.of(alike), hash_files(target, present, alike, job.report)
+    return plan_copy(job.checkpoint, present, partial, hashes)
 
 
 def hash_files(member: Member, source: Checkpoint, names: Sequence[str], report: OnEvent) -> Hashes:

@@ -142,14 +142,18 @@ def plan_copy(
 ) -> Copy:
     """Plan the copy of `source` to `target`, resumed from `partial`, the directory of an interrupted copy.
 
-    Files are equal if name and size are, and with `hashes` (of source and target) also their sha256.
+    Files are equal if name and size are, and with `hashes` (of source and target) also their sha256. Without `hashes`,
+    none is equal that the copy would give a record of another origin.
     """
     contents = json.dumps(sorted([name, *facts] for name, facts in source.files.items()))
     identity = (
         f"copy {hashlib.sha256(contents.encode()).hexdigest()}"  # over names, sizes and times, which a copy preserves
     )
     alike = comparable(source, target)
-    same = {name for name in alike if hashes is None or hashes[0].get(name) == hashes[1].get(name)}
+    if hashes is None:
+        same = set(alike if recorded_alike(source, target) else ())
+    else:
+        same = {name for name in alike if hashes[0].get(name) == hashes[1].get(name)}
     started = partial.files if partial and partial.identity == identity else {}
     doubted = set(alike) - same  # for these the file in `partial` may come from the target itself
     files = [
@@ -159,14 +163,28 @@ def plan_copy(
     ]
     coming, present = {name for name, *_ in files}, set(target.files if target else ())
     other = target is not None and _known_to_differ(source, target)
+    stale = {MARKER} - source.files.keys() if coming else set()  # a record of files that are replaced
     return Copy(
         path=source.path,
         identity=identity,
         files=tuple(files),
-        keep=() if other else tuple(sorted(present - coming)),  # an index of another model would name its own shards
+        # An index of another model would name its own shards.
+        keep=() if other else tuple(sorted(present - coming - stale)),
         fresh=target is None,
         replaced=tuple(sorted(present & coming)),
     )
+
+
+def recorded_alike(source: Checkpoint, target: Checkpoint | None) -> bool:
+    """Return whether the target has the record that a copy would give it, or gets none.
+
+    Two fine-tunes of one model have files of the same names and sizes: without a record, those prove nothing.
+    """
+    if target is None or _known_to_differ(source, target):
+        return False
+    if source.origin is None or (source.commit and source.commit == target.commit):
+        return True
+    return target.origin is not None and source.commit == target.commit
 
 
 def _known_to_differ(source: Checkpoint, target: Checkpoint) -> bool:

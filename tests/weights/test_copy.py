@@ -91,6 +91,22 @@ def test_a_file_with_the_right_size_and_wrong_bytes_is_found_by_its_checksum(fle
         assert served.read() == wrong  # an engine that reads it keeps the file that it has opened
 
 
+def test_a_fine_tune_of_the_same_size_does_not_get_the_record_of_another(fleet: Connected, tmp_path: Path) -> None:
+    shutil.copytree(tmp_path / "n1/q", tmp_path / "n3/q")
+    two_shards(tmp_path / "n2/q", fill=9)
+    mark(tmp_path / "n1/q", commit=COMMIT)
+    record = (tmp_path / "n1/q/.sparkops.json").stat().st_size
+    events: list[Event] = []
+    copied = models.copy(fleet, WANTED, "n1", events.append)
+
+    assert contents(tmp_path / "n2") == contents(tmp_path / "n1") == contents(tmp_path / "n3")
+    assert copied["n2"].sent > copied["n3"].sent == record
+    assert "q has no record of the same model: comparing the files by sha256" in [event.text for event in events]
+    events.clear()
+    models.copy(fleet, WANTED, "n1", events.append)
+    assert [event.text for event in events] == ["q is up to date"] * 2
+
+
 def test_a_source_that_is_not_whole_is_not_copied(fleet: Connected, tmp_path: Path) -> None:
     os.truncate(tmp_path / "n1/q" / FIRST, 100)
 

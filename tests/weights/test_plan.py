@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.nodes.progress import amount
 from sparkops.weights import plan as models
-from sparkops.weights.checkpoint import Checkpoint, Origin, Shard
+from sparkops.weights.checkpoint import MARKER, Checkpoint, Origin, Shard
 from sparkops.weights.plan import RequiredModel
 from tests.examples import CHECKPOINT
 
@@ -144,8 +144,8 @@ def test_with_checksums_the_same_size_is_not_enough() -> None:
     [
         (Origin("org/q", commit=COMMIT), 0),
         (Origin("org/q", revision="main", commit=COMMIT), 0),
-        (Origin("org/q"), 0),
-        (None, 0),
+        (Origin("org/q"), 302),
+        (None, 302),
         (Origin("org/q", commit="f" * 40), 302),
         (Origin("org/other", commit=COMMIT), 302),
         (Origin("org/q", steps="d1"), 302),
@@ -164,6 +164,24 @@ def test_files_of_a_commit_that_only_the_hub_s_own_program_has_recorded_are_not_
 
     assert models.plan_copy(source, replace(SOURCE, commit="f" * 40), None).sent == 302
     assert models.plan_copy(source, replace(SOURCE, commit=COMMIT), None).sent == 0
+
+
+def test_without_a_record_only_checksums_prove_that_files_are_the_same() -> None:
+    """Two fine-tunes of one model have the same names and sizes, and the copy would give one the other's record."""
+    source, digests = replace(SOURCE, origin=Origin("org/q", commit=COMMIT), commit=COMMIT), dict.fromkeys(FILES, "1")
+    other = {**digests, "b.safetensors": "2"}
+
+    assert models.plan_copy(source, SOURCE, None, (digests, digests)).sent == 0
+    assert models.plan_copy(source, SOURCE, None, (digests, other)).sent == 200
+    assert models.plan_copy(SOURCE, source, None).nothing  # the copy would write no record
+
+
+def test_a_record_does_not_stay_over_files_that_are_replaced() -> None:
+    files = {**FILES, "a.safetensors": (99, 2), MARKER: (50, 4)}
+    target = replace(SOURCE, files=files, origin=Origin("org/q", commit=COMMIT), commit=COMMIT)
+
+    assert models.plan_copy(SOURCE, target, None).keep == ("b.safetensors", "config.json")
+    assert models.plan_copy(SOURCE, replace(target, files={**FILES, MARKER: (50, 4)}), None).nothing
 
 
 def test_nothing_of_another_model_stays_in_its_place() -> None:
