@@ -25,7 +25,9 @@ from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
 from sparkops.guard_client.leader import connect_guard
 from sparkops.guard_client.membership import GuardSettings
 from sparkops.guard_client.service_state import needed_nodes, unnamed
+from sparkops.images import gated
 from sparkops.images.build import BuildOrder, Built, Gate, build_on
+from sparkops.images.gated import GatedImages
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
 from sparkops.nodes.parallel import all_or_raise, on_each
@@ -47,7 +49,7 @@ class AgentSpecs:
 def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
     """Return the agents that `services` need, with files read here. Raises ConfigError and UsageError."""
     parent, finished = fleet.build.parent(DEBIAN), fleet.build.finished(GUARD)
-    guard = guard_order(assets.load_templates(), assets.load_package(), parent, finished)
+    guard = guard_order(assets.load_templates(), assets.load_package(), parent, finished, gated.of(fleet))
     gateway = gateway_agent.load(fleet, fleet.require_gateway(), services)
     monitoring = (
         membership.monitoring_port(fleet.monitoring.port, gateway.secrets.monitoring) if fleet.monitoring else None
@@ -57,10 +59,14 @@ def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
 
 
 def guard_order(
-    templates: Mapping[str, str], package: Mapping[str, bytes], parent: str, finished: str = ""
+    templates: Mapping[str, str],
+    package: Mapping[str, bytes],
+    parent: str,
+    finished: str = "",
+    noted_in: GatedImages | None = None,
 ) -> BuildOrder:
     context = guard_context(templates, package, parent)
-    return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.check_image), finished=finished)
+    return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.check_image), finished=finished, noted_in=noted_in)
 
 
 def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:

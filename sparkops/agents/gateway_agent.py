@@ -24,6 +24,7 @@ from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.gateway.files import Secrets, load_program, load_secrets, load_templates
 from sparkops.gateway.image import DISK_GIB, IMAGE, NAME, Service, files, gateway_context, hashed
+from sparkops.images import gated
 from sparkops.images.build import BuildOrder, Gate
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
@@ -71,7 +72,7 @@ def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> Gatewa
     tried = files(services, settings, secrets, templates)
     gate = Gate(lambda image: commands.check_image(image, tried))
     finished = fleet.build.finished(NAME)
-    order = BuildOrder(NAME, context, DISK_GIB, gate, finished=finished)
+    order = BuildOrder(NAME, context, DISK_GIB, gate, finished=finished, noted_in=gated.of(fleet))
     return GatewaySpec(order, tuple(services), settings, secrets, templates)
 
 

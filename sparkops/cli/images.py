@@ -21,7 +21,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.docker import commands
 from sparkops.errors import ImageRejected, NodesFailed, UsageError
 from sparkops.hub.pull import IMAGE, Hub, hub_order
-from sparkops.images import distribute, login, offline
+from sparkops.images import distribute, gated, login, offline
 from sparkops.images.build import BuildOrder, Built, build_on_all, of_recipe
 from sparkops.images.delivery import CopiedImage
 from sparkops.images.layout import Layout
@@ -136,7 +136,7 @@ def make_order(recipe: Recipe, fleet: Fleet) -> BuildOrder:
 def make_hub(fleet: Fleet, token_file: Path | None, endpoint: str, *, replace: bool = False) -> Hub:
     """Return the settings of a download. Raises UsageError for an unreadable token or one sent unencrypted."""
     inputs, parent = assets.load_inputs(fleet, wheels=False), fleet.build.parent(IMAGE)
-    order = hub_order(assets.load_templates(), assets.load_hub_packages(), inputs, parent)
+    order = hub_order(assets.load_templates(), assets.load_hub_packages(), inputs, parent, gated.of(fleet))
     return Hub(order, read_token(token_file), endpoint, replace)
 
 

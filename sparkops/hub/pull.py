@@ -16,6 +16,7 @@ from sparkops.docker.commands import check_image, model_dir
 from sparkops.errors import NodeError, UsageError
 from sparkops.guard_client.image import DEBIAN
 from sparkops.images.build import BuildOrder, Gate, build_on
+from sparkops.images.gated import GatedImages
 from sparkops.nodes.member import Member
 from sparkops.nodes.program import parsed
 from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
@@ -111,9 +112,15 @@ def require_encrypted(token: str, endpoint: str) -> None:
         raise UsageError(problem, next_step="Use the https:// URL of the mirror, or omit --token-file.")
 
 
-def hub_order(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> BuildOrder:
+def hub_order(
+    templates: Mapping[str, str],
+    requirements: bytes,
+    inputs: BuildInputs,
+    image: str = IMAGE,
+    noted_in: GatedImages | None = None,
+) -> BuildOrder:
     context = hub_context(templates, requirements, inputs, image)
-    return BuildOrder(HUB, context, DISK_GIB, Gate(lambda image: check_image(image, IMPORTS)))
+    return BuildOrder(HUB, context, DISK_GIB, Gate(lambda image: check_image(image, IMPORTS)), noted_in=noted_in)
 
 
 def pull_model(member: Member, weights: Weights, source: Hub, report: OnEvent) -> Checkpoint:

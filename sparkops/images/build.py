@@ -20,6 +20,7 @@ from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError
 from sparkops.guard_client import leases
 from sparkops.images import arguments, buildkit, gate, gated, lock_check
 from sparkops.images.arguments import Arguments
+from sparkops.images.gated import GatedImages
 from sparkops.names import INPUTS
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected
@@ -87,6 +88,8 @@ class BuildOrder:
     """An image of the same inputs by its digest, which a node pulls in place of the build."""
     arguments: Arguments | None = None
     """The arguments of the recipe, which the parser in the image judges; None for an engine without one."""
+    noted_in: GatedImages | None = None
+    """Where every build notes the image. None for a recipe's, which `build_noted` builds."""
 
     @property
     def tag(self) -> str:
@@ -194,6 +197,8 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
             member.node.run(commands.remove_image(order.candidate))
     report(Event(member.name, f"{order.tag} passed its gates"))
     size_gib, content = image["Size"] / host.GIB, image_content(image)
+    if order.noted_in:
+        order.noted_in.add(order.tag, content)
     return Built(image["Id"], new=True, size_gib=size_gib, verdicts=verdicts, content=content)
 
 

@@ -226,6 +226,15 @@ def test_a_build_beside_one_that_failed_is_known(store: Store, connected: Connec
     assert distribute.copy(connected, ORDER.tag, "n1", silent) == {}
 
 
+def test_an_image_that_a_deploy_builds_for_itself_is_known(store: Store, connected: Connected) -> None:
+    """Guard, gateway and hub: otherwise an export of theirs from this node would take it for compromised."""
+    gated.of(connected.fleet).add(ORDER.tag, "earlier")
+    build_on(connected.members["n1"], replace(ORDER, noted_in=gated.of(connected.fleet)), silent)
+
+    assert store.builds == 1
+    assert distribute.copy(connected, ORDER.tag, "n1", silent) == {}
+
+
 def test_an_image_that_a_lock_was_made_with_is_known(store: Store, connected: Connected) -> None:
     """It is of a tag that was built before where a newer lock is the same, and each build has another content."""
     gated.of(connected.fleet).add(ORDER.tag, "earlier")
