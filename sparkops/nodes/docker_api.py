@@ -124,9 +124,10 @@ class Engine:
     def trusted(self, tag: str) -> Facts | None:
         """Return the inspect of an image that sparkops gave this tag on this node; None for any other image."""
         image = self.image(tag)
-        return image if image and self._has_volume(trust_mark(tag, image["Id"])) else None
+        return image if image and self.has_volume(trust_mark(tag, image["Id"])) else None
 
-    def _has_volume(self, name: str) -> bool:
+    def has_volume(self, name: str) -> bool:
+        """Return whether a volume of that name exists."""
         with self._errors(), suppress(NotFound):
             self._client.inspect_volume(name)
             return True

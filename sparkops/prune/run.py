@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from sparkops.errors import NeedsOperator, NodeError, SparkopsError, joined
+from sparkops.errors import NeedsOperator, NodeError, NotReady, SparkopsError, joined
 from sparkops.guard_client import leases
-from sparkops.guard_client.commands import CONTAINER
+from sparkops.guard_client.commands import CONTAINER, VOLUME
 from sparkops.guard_client.leader import connect_guard
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
@@ -66,8 +66,18 @@ def read_nodes(connected: Connected, nodes: Sequence[str]) -> DiskSurvey:
 
 
 def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
-    """Return the services of a node's guard; none before a deploy has created it."""
-    return guard_states(member) if member.engine.container(CONTAINER) is not None else {}
+    """Return the services of a node's guard; none before a deploy has created it.
+
+    Raises NotReady for a guard whose container was removed: its journals are still in its volume.
+    """
+    if member.engine.container(CONTAINER) is not None:
+        return guard_states(member)
+    if member.engine.has_volume(VOLUME):
+        problem = f"{CONTAINER} not found: which releases its journals need is unknown"
+        raise NotReady(
+            member.name, problem, next_step="Any deploy to the node starts its guard: sparkops deploy RECIPE"
+        )
+    return {}
 
 
 def guard_states(member: Member) -> dict[str, ServiceState | SparkopsError]:
