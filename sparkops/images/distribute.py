@@ -63,7 +63,7 @@ def source_on(node: Member, tag: str, report: OnEvent) -> ImageSource:
     guard = node.engine.container(places.CONTAINER) if store.graph else None
     if not (store.containerd or guard):
         require_room(node, image.size, "docker save")
-    sizes = layers.layer_sizes(node.engine.history(image.id))
+    sizes = layers.layer_sizes(node.engine.history(image.id), len(image.layers))
     return ImageSource(image, tag, sizes, report, node.name, node, store, guard["Image"] if guard else None)
 
 

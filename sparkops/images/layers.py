@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -13,6 +14,11 @@ from sparkops.weights.plan import enough_room
 
 CONTAINERD = "io.containerd.snapshotter.v1"
 GRAPH_DRIVER = "overlay2"
+SETTING = re.compile(
+    r"(?:/bin/sh -c #\(nop\) +)?"
+    r"(?:ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|MAINTAINER|ONBUILD|SHELL|STOPSIGNAL|USER|VOLUME) "
+)
+"""The command of a step that never has a layer, as BuildKit or the builder before it writes it."""
 LAYOUT_OF_DIGESTS = 25
 """The first Docker Engine whose own store names saved layers by the digest of their content."""
 
@@ -70,9 +76,15 @@ def store(info: Mapping[str, Any], version: str) -> Store:
     return Store(containerd, int(version.partition(".")[0]), graph)
 
 
-def layer_sizes(history: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Estimate the bytes of each layer, the lowest one first. A step of zero bytes may have a layer."""
-    return tuple(layer["Size"] for layer in reversed(history) if layer["Size"])
+def layer_sizes(history: Sequence[Mapping[str, Any]], layers: int) -> tuple[int, ...]:
+    """Estimate the bytes of each of `layers` layers, the lowest one first.
+
+    Docker does not tell which steps of zero bytes have a layer, such as WORKDIR. Where the commands do not tell it
+    either, those are left out, and larger ones stand in their places.
+    """
+    steps = [(step["Size"], step.get("CreatedBy") or "") for step in reversed(history)]
+    sizes = tuple(size for size, command in steps if size or not SETTING.match(command))
+    return sizes if len(sizes) == layers else tuple(size for size, _ in steps if size)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,22 @@ def test_only_a_newer_engine_with_its_own_store_names_layers_by_their_content(
 def test_steps_that_add_nothing_are_no_layers() -> None:
     history = [{"Size": 0}, {"Size": 3}, {"Size": 0}, {"Size": 80}]
 
-    assert layers.layer_sizes(history) == (80, 3)
+    assert layers.layer_sizes(history, 2) == (80, 3)
+
+
+@pytest.mark.parametrize("setting", ["ENV A=1", '/bin/sh -c #(nop)  CMD ["bash"]'])
+def test_a_step_without_bytes_that_has_a_layer_does_not_move_the_others(setting: str) -> None:
+    """Otherwise a copy of the last layer would need room for the large one below WORKDIR."""
+    history = [
+        {"Size": 3, "CreatedBy": "COPY a /a # buildkit"},
+        {"Size": 0, "CreatedBy": "WORKDIR /a"},
+        {"Size": 0, "CreatedBy": setting},
+        {"Size": 80, "CreatedBy": "RUN /bin/sh -c pip install vllm # buildkit"},
+    ]
+
+    assert layers.layer_sizes(history, 3) == (80, 0, 3)
+    assert layers.missing_bytes(replace(IMAGE, layers=("a", "b", "c")), layers.layer_sizes(history, 3), 1) == 3
+    assert layers.layer_sizes(history, 4) == (80, 3)  # commands that do not tell
 
 
 TAG = "sparkops/q:1"
