@@ -72,7 +72,7 @@ def containers(label: str) -> tuple[list[Facts], Facts, set[str] | None]:
 def inspected(item: Facts) -> tuple[int, str]:
     """Return status and text of the inspect of a listed container; the item itself if none comes within INSPECT_S."""
     try:
-        return page(lambda: docker_socket(INSPECT_S), f"/containers/{item['Id']}/json")
+        return page(lambda: docker_socket(INSPECT_S), f"/containers/{item['Id']}/json", INSPECT_S)
     except TimeoutError:
         return 200, json.dumps(item)
 
@@ -154,7 +154,10 @@ def figures(reply: tuple[int, str], names: Sequence[str]) -> dict[str, float]:
     for line in reply[1].splitlines() if reply[0] == 200 else ():
         name, value = re.split(r"[{\s]", line, maxsplit=1)[0], line.rpartition(" ")[2]
         if name in names:
-            figure = float(value)
+            try:
+                figure = float(value)
+            except ValueError:  # it hides no other line, and no other engine
+                continue
             share = name.endswith("_perc")  # of the fullest engine; sums of shares mean nothing
             sums[name] = max(sums.get(name, 0.0), figure) if share else sums.get(name, 0.0) + figure
     return sums
@@ -163,17 +166,24 @@ def figures(reply: tuple[int, str], names: Sequence[str]) -> dict[str, float]:
 def get(port: int, path: str) -> tuple[int, str]:
     """Return status and body of a page on this node; 0 where nothing replies."""
     try:
-        return page(lambda: socket.create_connection(("127.0.0.1", port), HTTP_S), path)
+        return page(lambda: socket.create_connection(("127.0.0.1", port), HTTP_S), path, HTTP_S)
     except OSError:
         return 0, ""
 
 
-def page(connect: Callable[[], socket.socket], path: str) -> tuple[int, str]:
-    """Return status and body of a page; HTTP/1.0 ends with the connection. Raises OSError."""
+def page(connect: Callable[[], socket.socket], path: str, total_s: float = COMMAND_S) -> tuple[int, str]:
+    """Return status and body of a page; HTTP/1.0 ends with the connection. Raises OSError, after `total_s` as well."""
     request = f"GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with connect() as connection:
         connection.sendall(request.encode())
-        head, _, body = connection.makefile("rb").read(PAGE_BYTES).partition(b"\r\n\r\n")
+        read, until_s = bytearray(), time.monotonic() + total_s
+        while len(read) < PAGE_BYTES:
+            connection.settimeout(max(0.001, until_s - time.monotonic()))  # a page that trickles would never end
+            piece = connection.recv(2**16)
+            if not piece:
+                break
+            read += piece
+    head, _, body = read.partition(b"\r\n\r\n")
     words = head.split(None, 2)
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, body.decode(errors="replace")
 

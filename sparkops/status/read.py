@@ -114,7 +114,7 @@ def survey_unused(node: Node, docker: str, request: Mapping[str, Any]) -> Facts 
         return stream
 
     try:
-        status, text = page(connect, "/containers/json?all=1")
+        status, text = page(connect, "/containers/json?all=1", REPLY_S)
         if status != 200 or _any_of_sparkops(json.loads(text), request):
             return None
     except (OSError, ValueError):  # the program finds the reason
