@@ -231,6 +231,17 @@ def replies(question: Callable[[str], str], count: int) -> Facts:
     return {"services": services, "states": states, "events": events, **own, "errors": ""}
 
 
+def unused(request: Mapping[str, Any]) -> Facts:
+    """Return what `survey` returns for a node without containers of sparkops, but for its host."""
+    return {
+        "docker": failure("", 0),
+        "containers": [],
+        "engines": [],
+        "gateway": failure(NO_CONTAINER + request["gateway"]) if request["show"] else None,
+        "guard": {**replies(lambda _: "", 0), "errors": NO_CONTAINER + request["guard"]},
+    }
+
+
 def last(state: str) -> int:
     """Return the number of the last event in the reply to `state`; 0 in an error."""
     return int(json.loads(state).get("ok", {}).get("last", 0)) if state.startswith("{") else 0
@@ -247,13 +258,12 @@ def survey(request: Mapping[str, Any]) -> Facts:
         guard = pool.submit(query_guard, request["ask"], request["events"]) if queried else None
         metrics = request["metrics"]
         engines = pool.map(lambda inspect: engine(inspect, request, lambda port: samples(port, metrics)), inspects)
-        absent = failure(NO_CONTAINER + request["gateway"]) if request["show"] else None
-        nothing = {**replies(lambda _: "", 0), "errors": NO_CONTAINER + request["guard"]}
+        nothing = unused(request)
         return {
             "host": facts.result(),
             "docker": docker,
             "containers": inspects,
             "engines": list(engines),
-            "gateway": gateway.result() if gateway else absent,
-            "guard": guard.result() if guard else nothing,
+            "gateway": gateway.result() if gateway else nothing["gateway"],
+            "guard": guard.result() if guard else nothing["guard"],
         }

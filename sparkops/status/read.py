@@ -23,7 +23,7 @@ from sparkops.nodes.parallel import on_each
 from sparkops.nodes.program import python
 from sparkops.nodes.waiting import START_FAILED, retry_start
 from sparkops.status.commands import FORMAT, request
-from sparkops.status.node_survey import NO_CONTAINER, Facts, failure, page, replies
+from sparkops.status.node_survey import Facts, page, unused
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 REPLY_S = 5.0
@@ -120,20 +120,10 @@ def survey_unused(node: Node, docker: str, request: Mapping[str, Any]) -> Facts 
     except (OSError, ValueError):  # the program finds the reason
         return None
     facts = node.run(host.status()).stdout
-    return _survey(request, facts) if host.DEFAULT_DOCKER in facts.splitlines() else None
+    ran = {"code": 0, "out": facts, "err": ""}
+    return {"host": ran, **unused(request)} if host.DEFAULT_DOCKER in facts.splitlines() else None
 
 
 def _any_of_sparkops(containers: list[Facts], request: Mapping[str, Any]) -> bool:
     agents = {f"/{request['gateway']}", f"/{request['guard']}"}
     return any(request["label"] in (item["Labels"] or {}) or agents & {*item["Names"]} for item in containers)
-
-
-def _survey(request: Mapping[str, Any], facts: str) -> Facts:
-    return {
-        "host": {"code": 0, "out": facts, "err": ""},
-        "docker": {"code": 0, "out": "", "err": ""},
-        "containers": [],
-        "engines": [],
-        "gateway": failure(NO_CONTAINER + request["gateway"]) if request["show"] else None,
-        "guard": {**replies(lambda _: "", 0), "errors": NO_CONTAINER + request["guard"]},
-    }
