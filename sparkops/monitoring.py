@@ -319,13 +319,6 @@ def dashboard() -> Mapping[str, Any]:
     }
 
 
-def expressions() -> Iterator[str]:
-    """Yield each expression, with Grafana's variables."""
-    for panels in ROWS.values():
-        for panel in panels:
-            yield from (expr for expr, _ in panel.queries)
-
-
 def _variable(label: str, metric: str) -> Mapping[str, Any]:
     """Return a variable with all values of a label of a metric."""
     query = f"label_values({metric}, {label})"
