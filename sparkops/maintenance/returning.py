@@ -54,11 +54,8 @@ class ReturnOptions:
     """Whether problems that doctor finds on the node, and a lower speed of what returns there, are accepted."""
 
 
-def plan_return(
-    operation: Operation, leader: Leader, node: str, cordon: Cordon, options: ReturnOptions | None = None
-) -> NodePlan:
+def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon, options: ReturnOptions) -> NodePlan:
     """Return the plan of a return: what a drain has taken goes back, unless it is left. Raises errors of nodes."""
-    options = options or ReturnOptions()
     steps, refusals = list[Step](), dict[str, SparkopsError]()
     for service, displaced in cordon.displaced.items():
         state = _open(leader.state(service), node, cordon)
@@ -100,15 +97,12 @@ def _planned(
     return replace(step, draft=draft, effects=draft.effects)
 
 
-def run(
-    operation: Operation, leader: Leader, planned: NodePlan, follow: Follow, options: ReturnOptions | None = None
-) -> None:
+def run(operation: Operation, leader: Leader, planned: NodePlan, follow: Follow, options: ReturnOptions) -> None:
     """Open the node and execute the plan. A service that fails its checks there closes the node again.
 
     What is left comes first: it needs nothing of the node. Raises the error of the first step that fails: the same
     command continues with it.
     """
-    options = options or ReturnOptions()
     node = planned.node
     planned.require()
     for step in planned.steps:

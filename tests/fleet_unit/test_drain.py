@@ -65,9 +65,10 @@ def drained(world: World, options: DrainOptions | None = None, node: str = "n2")
 
 
 def returned(world: World, node: str = "n2", options: ReturnOptions | None = None) -> NodePlan:
+    chosen = options or ReturnOptions()
     with led(world) as client:
-        planned = returning.plan_return(*client, node, drain.read_cordon(client[0], node), options)
-        returning.run(*client, planned, follow(world, client), options)
+        planned = returning.plan_return(*client, node, drain.read_cordon(client[0], node), chosen)
+        returning.run(*client, planned, follow(world, client), chosen)
         return planned
 
 
@@ -243,9 +244,9 @@ def test_a_service_that_fails_on_the_returned_node_keeps_serving_and_closes_it_a
         raise PlanRefused(f"{service}: reverted: 30 tok/s, expected 50 ({accepted.intent})")
 
     with led(world) as client:
-        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
+        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"), ReturnOptions())
         with pytest.raises(PlanRefused, match="30 tok/s"):
-            returning.run(*client, planned, fail)
+            returning.run(*client, planned, fail, ReturnOptions())
 
     cordon = peer(world, "n2").cordon()
     assert cordon.reason.startswith(f"{WHY}; chat did not return: chat: reverted: 30 tok/s")
@@ -290,9 +291,9 @@ def test_a_return_that_is_no_longer_followed_leaves_the_node_open_for_the_next_o
         raise Interrupted(f"{service} {accepted.intent}")
 
     with led(world) as client:
-        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
+        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"), ReturnOptions())
         with pytest.raises(Interrupted):
-            returning.run(*client, planned, leave)
+            returning.run(*client, planned, leave, ReturnOptions())
     assert peer(world, "n2").cordon().reason == ""
 
     assert [step.action for step in returned(world).steps] == [Action.FOLLOW]
@@ -306,7 +307,7 @@ def test_a_service_that_cannot_return_keeps_the_node_closed_only_until_it_is_lef
     world.machines["n2"].memory_gib = 40.0
 
     with led(world) as client:
-        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
+        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"), ReturnOptions())
     with pytest.raises(PlanRefused, match=r"20.0 GiB short") as no:
         refused.require()
     assert "sparkops node return n2 --leave chat" in no.value.next_step
@@ -325,7 +326,7 @@ def test_a_return_names_the_end_of_a_hold_and_leaves_a_held_service(make: Make) 
     peer(world).write(replace(journal(world), hold="fair"))
 
     with led(world) as client:
-        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
+        refused = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"), ReturnOptions())
     with pytest.raises(Busy, match="chat is on hold: fair") as no:
         refused.require()
     assert no.value.next_step.splitlines()[0] == "sparkops unhold chat"
@@ -345,9 +346,9 @@ def test_a_service_that_is_slower_than_before_names_both_ways_to_open_its_node(m
         raise PlanRefused(f"{service}: reverted: n2: {slow} ({accepted.intent})")
 
     with led(world) as client:
-        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
+        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"), ReturnOptions())
         with pytest.raises(PlanRefused) as no:
-            returning.run(*client, planned, fail)
+            returning.run(*client, planned, fail, ReturnOptions())
     assert "sparkops node return n2 --leave chat" in no.value.next_step
     assert "sparkops node return n2 --force" in no.value.next_step
 
@@ -446,9 +447,9 @@ def test_a_return_waits_until_the_leader_knows_that_the_node_is_open(make: Make)
     drained(world)
 
     with led(world) as client:
-        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"))
+        planned = returning.plan_return(*client, "n2", drain.read_cordon(client[0], "n2"), ReturnOptions())
         (peer(world).directory / "late").write_text("3")
-        returning.run(*client, planned, follow(world, client))
+        returning.run(*client, planned, follow(world, client), ReturnOptions())
 
     assert (place(world), peer(world, "n2").cordon()) == (("n2",), Cordon())
 
