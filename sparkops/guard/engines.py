@@ -35,6 +35,8 @@ SECRET_S = 3600.0
 INSPECT_S, HUNG_S = 3.0, 600.0
 """Longest wait for the inspect of one container, in the read of all and in a thread of its own. It takes milliseconds,
 but as long as the container starts, for example waits for a driver (github.com/moby/moby/issues/18848)."""
+RECENT_S = 60.0
+"""A stop that ended a container is asked for within seconds, where this guard runs all the time."""
 FRESH_S = 15.0
 """Older than that, the state of the containers is unknown. A read takes tens of ms, on a busy node seconds."""
 
@@ -269,9 +271,11 @@ class Engines:
         After a crash, a new dockerd ends the containers that still run, this guard's among them: a container that ended
         before this guard started was not stopped by an operator.
         """
-        guard = self.container(CONTAINER)
+        guard, now_s = self.container(CONTAINER), time.time()
         since_s = max(container.started_at, guard.started_at) if guard else container.started_at
-        listed = self.node.run(commands.stops(container.name, since_s, time.time()))
+        if since_s > now_s:  # the clock was set back since: Docker refuses to list what comes after now
+            since_s = now_s - RECENT_S
+        listed = self.node.run(commands.stops(container.name, since_s, now_s))
         return bool(listed.stdout.split())
 
     def _runs(self, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from sparkops.swap.model import Answer, RankSpec, Replica
 from sparkops.swap.orders import order
 from tests.guard.test_reproductions import BOOT, OLD, RELEASES, SERVING, runs
 from tests.nodes.recording import RecordingNode
+
+SINCE_UNTIL = re.compile(r"--since=(\S+) --until=(\S+)")
 
 PAIR = replace(RELEASES[OLD], replicas=(Replica((OLD, RankSpec("n2", "old-r1"))),))
 
@@ -67,3 +70,19 @@ def test_the_guard_of_a_pair_s_rank_finds_out_that_an_operator_stopped_it(
     assert unchecked.by_hand, "the leader restarts nothing before it is known"
     assert (checked.by_hand, checked.state.running) == (by_hand, False)
     assert state.by_hand("chat") == (frozenset({OLD.container}) if by_hand else frozenset())
+
+
+@pytest.mark.parametrize(("listed", "by_hand"), [("kill\nstop", True), ("", False)], ids=["docker stop", "a crash"])
+def test_an_engine_whose_start_lies_ahead_of_the_clock_is_not_taken_for_stopped(
+    monkeypatch: pytest.MonkeyPatch, listed: str, by_hand: bool
+) -> None:
+    """The clock was set back since. Docker refuses a `since` after `until`, and until it is known nothing restarts."""
+    node: Any = RecordingNode("n1", {"docker events": listed})
+    monkeypatch.setattr(Engines, "container", lambda *_: None)
+    engines = Engines(node, lambda *_: None, print)
+
+    assert engines.stopped_by_hand(replace(runs(OLD), started_at=time.time() + 3600.0)) is by_hand
+
+    between = SINCE_UNTIL.search(str(node.ran[-1]))
+    assert between
+    assert float(between[1]) < float(between[2])
