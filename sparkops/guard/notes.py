@@ -87,9 +87,15 @@ class Notes:
         return clock.now_s
 
     def reset_restarts(self, service: LocalService) -> None:
-        """Restore the whole budget of starts from the boot record after an hour without one."""
+        """Restore the whole budget of starts from the boot record after an hour without one.
+
+        A disk that takes no note keeps the budget, and ends no watch over the engines.
+        """
         if service.record.restarts and self.state.clock().now_s - service.restarted_s >= HOUR_S:
-            self._write_record(service, replace(service.record, restarts=0))
+            try:
+                self._write_record(service, replace(service.record, restarts=0))
+            except (SparkopsError, OSError) as error:
+                self.log(f"{service.name}: restarts not reset: {reason(error)}")
 
     def check_stop(self, service: LocalService, container: Container) -> None:
         """Ask Docker whether an operator stopped a container, and note it. Until it replies, nothing restarts it."""

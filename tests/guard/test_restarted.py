@@ -28,6 +28,7 @@ from sparkops.memory.relief import LOOKS
 from sparkops.nodes.local import LocalNode
 from sparkops.startup.verdict import Watch
 from sparkops.swap.follower import Record, report
+from sparkops.swap.journal import HOUR_S
 from sparkops.swap.model import Answer, Mode, Phase
 from tests import examples
 from tests.guard.test_reproductions import BOOT, OLD, SERVING, begun, runs
@@ -231,3 +232,25 @@ def test_only_a_start_that_was_watched_from_its_beginning_is_learned(tmp_path: P
 
     assert learned(tmp_path / "days old", runs(OLD), runs(OLD)) == []
     assert len(learned(tmp_path / "new", exited, replace(runs(OLD), started_at=2.0))) == 1
+
+
+def test_a_disk_that_takes_no_note_ends_no_watch(tmp_path: Path) -> None:
+    """The budget of restarts is due to be whole again, and cannot be written: the engine is watched all the same."""
+    with engine() as port:
+        lines: list[str] = []
+        follower, service = restarted(tmp_path, replace(runs(OLD), port=port), lines)
+        service.record = replace(service.record, restarts=2)
+        service.restarted_s = BOOT.now_s - HOUR_S
+        record = tmp_path / "services/chat/record"
+        record.unlink()
+        record.mkdir()
+        follower._reader.containers = {OLD.container: replace(runs(OLD), port=port)}
+        follower.jobs.user = os.geteuid()
+
+        follower._poll("chat")
+        until(lambda: service.loaded(service.containers[OLD.container]) is Answer.YES)
+        follower.close()
+
+    assert [line.partition(":")[0] for line in lines] == ["chat"]
+    assert "restarts not reset" in lines[0]
+    assert service.record.restarts == 2, "until it can be written"
