@@ -1,4 +1,4 @@
-"""An executor without threads."""
+"""Executors without threads."""
 
 from __future__ import annotations
 
@@ -13,3 +13,10 @@ class AtOnce(Executor):
         future: Future[Any] = Future()
         future.set_result(fn(*args, **more))
         return future
+
+
+class NoThreads(Executor):
+    """Can start no thread, as where the machine has no memory for its stack or no number for it."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        raise RuntimeError("can't start new thread")

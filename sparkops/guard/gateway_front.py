@@ -170,8 +170,13 @@ class GatewayFront:
             health.next_s = self.clock() + health.interval_s(swapping=swapping)
         if self.clock() < health.next_s:
             return
-        with suppress(CommandFailed, ConnectionLost):
+        try:
             health.pending = self.executor.submit(self._completion(health, service, deployment))
+        except (CommandFailed, ConnectionLost):
+            pass
+        except RuntimeError as error:  # no thread can be started; as an error of ours it would end the lead
+            health.next_s = self.clock() + health.interval_s(swapping=swapping)
+            self.log(f"{self.service}: {deployment.release} not asked: {error}")
 
     def _completion(
         self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment

@@ -87,7 +87,11 @@ class Baking:
             error = self.pending.exception()  # raised here, it would end every later look too
             self._learn(f"the pass itself failed: {error!r}" if error else self.pending.result())
         if self.pending is None and self.clock() >= self.next_s:
-            self.pending = self.executor.submit(self.check, deployment)
+            try:
+                self.pending = self.executor.submit(self.check, deployment)
+            except RuntimeError as error:  # no thread can be started: that says nothing of the release
+                self.next_s = self.clock() + 1.0
+                self.log(f"{self.release}: no light pass begun: {error}")
         return self.failures >= WRONG
 
     def judged(self, answers: dict[Slot, Answer], deployment: Deployment | None) -> dict[Slot, Answer]:

@@ -25,7 +25,7 @@ from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
 from sparkops.swap.model import Answer, Deployment, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe
-from tests.executors import AtOnce
+from tests.executors import AtOnce, NoThreads
 from tests.http_server import Answer as HttpAnswer
 from tests.http_server import Asked, answering
 from tests.nodes.recording import RecordingNode
@@ -232,3 +232,17 @@ def test_the_view_of_a_release_whose_answers_are_wrong_has_the_question() -> Non
     with gateway(200, "q-2") as port:
         assert Front(port, wrong).failed() == f"q-2 does not answer correctly: {wrong}"
         assert len(Front(port, wrong * 100).failed()) < completion.MOST_GOT + 100
+
+
+def test_a_completion_for_which_no_thread_can_be_started_is_sent_by_a_later_look() -> None:
+    """The error would end the lead of the service for good."""
+    with gateway(500, "q-2") as port:
+        lead = Front(port)
+        lead.front.executor = NoThreads()
+        view = lead.front.look((lead.target,), swapping=True, baked=lead.target)
+        lead.front.executor = AtOnce()
+        lead.now_s += 60.0
+
+        assert view
+        assert view.answer(lead.target) is Answer.UNKNOWN
+        assert lead.failed().startswith("q-2 does not answer correctly")

@@ -11,7 +11,7 @@ import pytest
 from sparkops.guard.smoke_runs import PAUSE_S, Baking
 from sparkops.names import Slot
 from sparkops.swap.model import Deployment, RankSpec, Replica
-from tests.executors import AtOnce
+from tests.executors import AtOnce, NoThreads
 
 pytestmark = pytest.mark.unit
 NEW, OTHER = (Deployment(name, Slot.GREEN, (Replica((RankSpec("n1", name),)),)) for name in ("new", "other"))
@@ -64,6 +64,17 @@ def test_a_pass_that_ends_with_an_error_has_failed_and_the_next_one_starts() -> 
 
     assert passes.looks(5) == [False] * 4 + [True]
     assert "ZeroDivisionError" in passes.baking.verdict
+
+
+def test_a_pass_for_which_no_thread_can_be_started_is_begun_by_a_later_look() -> None:
+    """The error would end the lead of the service for good."""
+    passes = Passes(["nonsense", "nonsense", "", ""])
+    passes.baking.executor = NoThreads()
+    assert passes.looks(3) == [False] * 3
+    passes.baking.executor = AtOnce()
+
+    assert passes.looks(4) == [False, False, False, True]
+    assert passes.lines[0] == "new: no light pass begun: can't start new thread"
 
 
 def test_the_failures_of_another_release_do_not_count() -> None:
