@@ -149,15 +149,15 @@ def samples(port: int, names: Sequence[str]) -> Facts:
 
 
 def figures(reply: tuple[int, str], names: Sequence[str]) -> dict[str, float]:
-    """Return the sum of each metric over all engines of a server, in the text format of Prometheus."""
+    """Return the sum of each metric over all engines of a server, from the text of Prometheus; none if malformed."""
     sums: dict[str, float] = {}
     for line in reply[1].splitlines() if reply[0] == 200 else ():
         name, value = re.split(r"[{\s]", line, maxsplit=1)[0], line.rpartition(" ")[2]
         if name in names:
             try:
                 figure = float(value)
-            except ValueError:  # it hides no other line, and no other engine
-                continue
+            except ValueError:  # a part of the sum would be a wrong figure
+                return {}
             share = name.endswith("_perc")  # of the fullest engine; sums of shares mean nothing
             sums[name] = max(sums.get(name, 0.0), figure) if share else sums.get(name, 0.0) + figure
     return sums
@@ -178,7 +178,10 @@ def page(connect: Callable[[], socket.socket], path: str, total_s: float = COMMA
         connection.sendall(request.encode())
         read, until_s = bytearray(), time.monotonic() + total_s
         while len(read) < PAGE_BYTES:
-            connection.settimeout(max(0.001, until_s - time.monotonic()))  # a page that trickles would never end
+            remaining_s = until_s - time.monotonic()
+            if remaining_s <= 0:  # a page that trickles would never end
+                raise TimeoutError("deadline passed")
+            connection.settimeout(remaining_s)
             piece = connection.recv(2**16)
             if not piece:
                 break
