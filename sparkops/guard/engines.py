@@ -272,10 +272,10 @@ class Engines:
         before this guard started was not stopped by an operator.
         """
         guard, now_s = self.container(CONTAINER), time.time()
-        since_s = max(container.started_at, guard.started_at) if guard else container.started_at
-        if since_s > now_s:  # the clock was set back since: Docker refuses to list what comes after now
-            since_s = now_s - RECENT_S
-        listed = self.node.run(commands.stops(container.name, since_s, now_s))
+        starts = [container.started_at, *([guard.started_at] if guard else [])]
+        if max(starts) > now_s:  # the clock was set back since: Docker refuses to list what comes after now
+            starts = [now_s - RECENT_S, *(start_s for start_s in starts if start_s <= now_s)]
+        listed = self.node.run(commands.stops(container.name, max(starts), now_s))
         return bool(listed.stdout.split())
 
     def _runs(self, name: str) -> bool:

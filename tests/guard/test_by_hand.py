@@ -86,3 +86,18 @@ def test_an_engine_whose_start_lies_ahead_of_the_clock_is_not_taken_for_stopped(
     between = SINCE_UNTIL.search(str(node.ran[-1]))
     assert between
     assert float(between[1]) < float(between[2])
+
+
+def test_what_ended_before_the_guard_started_is_no_stop_also_where_the_clock_was_set_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node: Any = RecordingNode("n1", {"docker events": ""})
+    began_s = time.time() - 5.0
+    guard = replace(runs(OLD), started_at=began_s)
+    monkeypatch.setattr(Engines, "container", lambda *_: guard)
+
+    Engines(node, lambda *_: None, print).stopped_by_hand(replace(runs(OLD), started_at=time.time() + 3600.0))
+
+    between = SINCE_UNTIL.search(str(node.ran[-1]))
+    assert between
+    assert float(between[1]) == pytest.approx(began_s, abs=0.01)
