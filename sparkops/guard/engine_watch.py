@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 
@@ -23,6 +23,7 @@ from sparkops.guard.engines import reason
 from sparkops.guard.local_service import PromotedRank
 from sparkops.guard.node_report import Sampled
 from sparkops.guard.notes import Notes
+from sparkops.guard.workers import Workers
 from sparkops.guard_client import engine_spec
 from sparkops.nodes.host import CLOCKS_ARGV, POWER_CUT, Clocks, parse_clocks
 from sparkops.nodes.http import session
@@ -125,7 +126,7 @@ class EngineWatcher:
     """Measures the speed of an engine on a port of this node; None if it cannot be measured now."""
     read_clocks: Callable[[LocalNode, str], tuple[Clocks, ...]] = gpu_clocks
     """Reads the clocks of the GPUs of a container."""
-    executor: Executor = field(default_factory=lambda: ThreadPoolExecutor(ASKERS, "light question"))
+    executor: Executor = field(default_factory=lambda: Workers(ASKERS, "light question"))
     clock: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     _watched: dict[str, Watched] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,7 @@ from sparkops.guard.completion import (
 )
 from sparkops.guard.environment import log
 from sparkops.guard.smoke_runs import Baking
+from sparkops.guard.workers import Workers
 from sparkops.guard_client import engine_spec
 from sparkops.guard_client.front import endpoints, gateway_command
 from sparkops.nodes.http import MOST_BYTES, direct
@@ -120,7 +121,7 @@ class GatewayFront:
     releases: dict[Deployment, ReleaseHealth] = field(default_factory=dict)
     clock: Callable[[], float] = time.monotonic
     log: Callable[[str], None] = log
-    executor: Executor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=3))
+    executor: Executor = field(default_factory=lambda: Workers(max_workers=3))
     baking: Baking = field(init=False)
 
     def __post_init__(self) -> None:

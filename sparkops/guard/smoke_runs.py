@@ -91,7 +91,7 @@ class Baking:
                 self.pending = self.executor.submit(self.check, deployment)
             except RuntimeError as error:  # no thread can be started: that says nothing of the release
                 self.next_s = self.clock() + 1.0
-                self.log(f"{self.release}: no light pass begun: {error}")
+                self.log(f"{self.release}: light pass not started: {error}")
         return self.failures >= WRONG
 
     def judged(self, answers: dict[Slot, Answer], deployment: Deployment | None) -> dict[Slot, Answer]:

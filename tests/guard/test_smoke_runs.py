@@ -74,7 +74,7 @@ def test_a_pass_for_which_no_thread_can_be_started_is_begun_by_a_later_look() ->
     passes.baking.executor = AtOnce()
 
     assert passes.looks(4) == [False, False, False, True]
-    assert passes.lines[0] == "new: no light pass begun: can't start new thread"
+    assert passes.lines[0] == "new: light pass not started: can't start new thread"
 
 
 def test_the_failures_of_another_release_do_not_count() -> None:
