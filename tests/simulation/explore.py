@@ -12,6 +12,7 @@ from sparkops.swap.effects import StartEngine, StopEngine
 from tests.simulation import laws
 from tests.simulation.faults import distinct, ended, exhausted, faults
 from tests.simulation.guards import acts
+from tests.simulation.next_steps import helped
 from tests.simulation.scenarios import operators, rebuild
 from tests.simulation.states import canonical, identity
 from tests.simulation.transitions import following, lasting
@@ -99,12 +100,11 @@ def explore(
     intents: int,
     limit: int = 10_000_000,
     reduced: bool = True,
-    before: int = 0,
     anytime: bool = True,
 ) -> Result:
     """Visit every state. Raises Violation with the trace that leads to it.
 
-    `before`: faults that have happened already. `anytime`: the causes of faults end at every later point.
+    `anytime`: the causes of faults end at every later point.
     `reduced`: leave out faults and intents that commute with the next transition, see `distinct` and `_asks`.
     """
     begin = _state(start, faults_, intents)
@@ -114,7 +114,7 @@ def explore(
     while waiting:
         state = waiting.popleft()
         after = following(state.world) or rebuild(state.world)
-        wrongs = [*state.world.wrongs, *laws.standing(state.world), *_ending(begin, state, after, before)]
+        wrongs = [*state.world.wrongs, *laws.standing(state.world), *_ending(begin, state, after)]
         if wrongs:
             raise Violation("\n".join([*visited.trace(state.key), *wrongs]))
         if after is None:
@@ -130,13 +130,14 @@ def explore(
     return Result(len(visited.parents), tuple(ends))
 
 
-def _ending(begin: State, state: State, after: Transition | None, before: int) -> list[str]:
+def _ending(begin: State, state: State, after: Transition | None) -> list[str]:
     """What is wrong where nothing more happens by itself, also while the cause of a fault lasts."""
     world = state.world
     rests = after is None or (any(ended(world)) and not any(lasting(world)) and not rebuild(world))
     wrongs = laws.settled(world) if rests else []
-    if after is None and before + begin.faults - state.faults <= 1:
+    if after is None:
         wrongs += laws.live(world, intervened=begin.intents > state.intents)
+        wrongs += helped(world)
     return wrongs
 
 

@@ -22,6 +22,7 @@ def faults(world: World) -> Iterator[Transition]:
         yield from _node(world, machine)
         yield from _disk(world, machine)
         yield from _device(world, machine)
+    yield from _power(world)
     yield from _paths(world)
 
 
@@ -34,6 +35,7 @@ def distinct(world: World) -> Iterator[Transition]:
     `test_levels` compares this with `faults`.
     """
     acting, effect = acts(world)
+    yield from _power(world)
     if acting is None:
         for machine in world.machines:
             yield from _node(world, machine)
@@ -68,6 +70,8 @@ def _node(world: World, machine: Machine) -> Iterator[Transition]:
     yield from _relieved(
         _guard(world, machine), _fresh(machine), f"memory of {machine.name} runs out as its guard restarts"
     )
+    if pruned := _pruned(machine):
+        yield f"docker container prune on {machine.name}", world.with_machine(pruned)
     if not machine.leased and grants(machine):
         yield f"a lease on {machine.name}", world.with_machine(one_machine(replace(machine, leased=True)))
     if not (machine.cordoned or (machine.journal and load_ahead(machine.journal, machine.name))):
@@ -75,6 +79,13 @@ def _node(world: World, machine: Machine) -> Iterator[Transition]:
     yield from _docker(world, machine)
     if machine.late is not None and machine.late != machine.order:
         yield f"a late order to {machine.name}", deliver(world, machine, machine.late)
+
+
+@by_identity
+def _pruned(machine: Machine) -> Machine | None:
+    """The node without the containers that do not run; None if there are none."""
+    kept = tuple(engine for engine in machine.engines if engine.running or engine.container == machine.pending)
+    return one_machine(replace(machine, engines=kept)) if len(kept) < len(machine.engines) else None
 
 
 def _disk(world: World, machine: Machine) -> Iterator[Transition]:
@@ -183,7 +194,8 @@ def _filled(machine: Machine) -> Machine:
 def _ended(machine: Machine) -> Machine:
     """The node without a running engine."""
     engines = tuple(replace(engine, health=Health.STOPPED, ending=False) for engine in machine.engines)
-    return one_machine(replace(_fresh(machine), engines=engines, unasked=frozenset()))
+    other = replace(machine.other, health=Health.STOPPED) if machine.other else None
+    return one_machine(replace(_fresh(machine), engines=engines, other=other, unasked=frozenset()))
 
 
 @by_identity
@@ -221,6 +233,14 @@ def _touched(world: World, machine: Machine) -> World:
     return replace(world, touched=world.touched or machine.name in path | {world.gateway.node})
 
 
+def _power(world: World) -> Iterator[Transition]:
+    """All nodes lose power at once and boot: they stand on one strip."""
+    after = world
+    for machine in world.machines:
+        after = _reboot(after, after.machine(machine.name)) if not machine.lost else after
+    yield "power cut", after
+
+
 def _reboot(world: World, machine: Machine) -> World:
     after = _touched(_forget(_booted(world, _ended(machine)), machine.name), machine)
     if machine.name == world.gateway.node:
@@ -248,6 +268,9 @@ def _lose(world: World, machine: Machine) -> World:
 
 
 def _engines(world: World, machine: Machine) -> Iterator[Transition]:
+    if machine.other and machine.other.running:
+        other = replace(machine.other, health=Health.STOPPED)
+        yield f"the other engine on {machine.name} ends", world.with_machine(one_machine(replace(machine, other=other)))
     for engine in machine.engines:
         if not engine.running:
             continue

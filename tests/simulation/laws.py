@@ -10,6 +10,7 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
+from sparkops.swap.rebuild import given_up
 from tests.simulation.journal_laws import writing
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.views import Health
@@ -124,8 +125,10 @@ def _ending(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     for place in _places(before.target) - running if before.phase is Phase.PREPARE else ():
         if place[0] in reported and world.machine(place[0]).cordoned:
             yield f"20: {before.target.release} may start on {place[0]}, which is cordoned"
-    if before.phase is Phase.FREE and before.source and _places(before.source) & running - _restarted(world, leader):
-        yield "12: the old release runs, and the new one may start"
+    needed = {node for node, _ in _places(before.target)}
+    still = _places(before.source) & running - _restarted(world, leader) if before.source else set()
+    if before.phase is Phase.FREE and {node for node, _ in still} & needed:
+        yield "12: the old release runs on a node of the new one, which may start"
     if before.phase is Phase.FREE and before.source and world.gateway.active is before.source.slot:
         yield "4: the old release was stopped before its traffic"
 
@@ -297,8 +300,9 @@ def standing(world: World) -> list[str]:
 def _memory(machine: Machine) -> list[str]:
     wrongs = [f"9: {machine.name} is short of memory"] if machine.free < 0 else []
     armed = machine.record.armed
-    if armed is not None and armed.claim_gib > CAPACITY:
-        wrongs.append(f"9: {machine.name} cannot start what its boot record names")
+    other = machine.other.claim if machine.other else 0.0
+    if armed is not None and armed.claim_gib + other > CAPACITY:
+        wrongs.append(f"9: {machine.name} cannot start what its boot records name")
     return wrongs
 
 
@@ -351,25 +355,29 @@ def _forgotten(world: World) -> list[str]:
 
 
 def live(world: World, *, intervened: bool) -> list[str]:
-    """What must hold at the end of a run with one fault, whose cause is gone: a release serves, without an operator.
+    """What must hold at the end of a run whose faults' causes are gone: a release serves, without an operator.
 
     `intervened`: whether a second operator took part, who may have stopped the service. What a fault took for good is
     excepted: a node, or the engine of the only release that could serve. A first deploy has no former release to keep:
     it may end at once with the reason, which its owner waits for.
     """
     journal, leader = world.leader.journal, world.leader
+    lost = {machine.name for machine in world.machines if machine.lost}
+    down = [machine for machine in world.machines if machine.other and not machine.other.running and not machine.lost]
+    wrongs = [f"19: the other service's engine on {machine.name} is down" for machine in down]
     serving = traffic(journal)
     needed = journal.active or (journal.swap.target if journal.swap else None)
     places = _places(needed) if needed else set()
     broken = {(machine.name, engine.container) for machine, engine in world.engines() if engine.broken}
-    lost = {machine.name for machine in world.machines if machine.lost}
-    if places & broken or lost & {world.gateway.node, *(node for node, _ in places)} or journal.term > 1:
-        return []
+    if places & broken or lost & {world.gateway.node, *(node for node, _ in places)}:
+        return wrongs
     if why := needs_operator(journal, world.fleet(leader)):
-        return [f"19: after one fault that is gone, an operator is needed: {why}"]
+        return [*wrongs, f"19: after faults that are gone, an operator is needed: {why}"]
     if serving is None:
-        return [] if intervened or journal.previous is None else ["19: after one fault that is gone, no release serves"]
-    return [] if world.runs(serving) is Answer.YES else [f"19: after one fault that is gone, {serving.release} is down"]
+        stopped = intervened or journal.previous is None or given_up(journal)
+        return wrongs if stopped else [*wrongs, "19: after faults that are gone, no release serves"]
+    serves = world.runs(serving) is Answer.YES
+    return wrongs if serves else [*wrongs, f"19: after faults that are gone, {serving.release} is down"]
 
 
 def _needs_operator(world: World) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import permutations, product
 
 from sparkops.names import Slot
 from sparkops.swap.fleet_state import GatewayView
@@ -14,7 +15,7 @@ from tests.simulation.faults import faults
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.transitions import following, written
 from tests.simulation.views import Health
-from tests.simulation.world import NODES, Gateway, Leader, Machine, Transition, World, fleet
+from tests.simulation.world import NODES, Engine, Gateway, Leader, Machine, Transition, World, fleet
 
 LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1, start_s=1)
 
@@ -95,7 +96,9 @@ def rebuild(world: World) -> Transition | None:
 
 
 A, B, C = "a", "b", "c"
-MODES: Mapping[str, tuple[Deployment | None, Deployment, Mode]] = {
+Shape = tuple[Deployment | None, Deployment, Mode]
+"""The old and the new release of a swap, and its mode."""
+MODES: Mapping[str, Shape] = {
     "first": (None, deployment(B, Slot.BLUE, "n2"), Mode.FIRST),
     "beside": (
         deployment(A, Slot.BLUE, "n2", claim=1.0),
@@ -110,6 +113,43 @@ MODES: Mapping[str, tuple[Deployment | None, Deployment, Mode]] = {
 }
 
 
+def _shapes() -> Iterator[tuple[tuple[str, ...], str, Shape]]:
+    """Yield the kind, name and releases of every swap between one or two nodes, and every first deploy.
+
+    n1 has the gateway; n2 and n3 are alike, so of two shapes that differ by them alone there is one.
+    """
+    places = [nodes for size in (1, 2) for nodes in permutations(NODES, size)]
+    known = set[tuple[tuple[str, ...], ...]]()
+    for old, new in product([(), *places], places):
+        if (_mirrored(old), _mirrored(new)) in known:
+            continue
+        known.add((old, new))
+        shared = {*old} & {*new}
+        modes = (Mode.IN_PLACE, Mode.BESIDE) if shared else (Mode.ACROSS if old else Mode.FIRST,)
+        for mode in modes:
+            claim = 1.0 if mode is Mode.BESIDE else 2.0
+            first = deployment(A, Slot.BLUE, *old, claim=claim) if old else None
+            target = deployment(B, Slot.GREEN if old else Slot.BLUE, *new, claim=claim)
+            kind = (mode.value, _change(old, new), "at the gateway" if NODES[0] in old + new else "")
+            yield kind, f"{mode}: {'+'.join(old) or 'nothing'} to {'+'.join(new)}", (first, target, mode)
+
+
+def _mirrored(nodes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple({"n2": "n3", "n3": "n2"}.get(node, node) for node in nodes)
+
+
+def _change(old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    if {*old} == {*new}:
+        return "equal" if old == new else "turned round"
+    if not {*old} & {*new}:
+        return f"disjoint, {len(old)} to {len(new)}"
+    return "wider" if {*old} < {*new} else "narrower" if {*old} > {*new} else "overlapping"
+
+
+SHAPES: Mapping[str, Shape] = {name: shape for _, name, shape in _shapes()}
+"""Every shape of a swap; MODES names those that stories are about."""
+KINDS: tuple[str, ...] = tuple({kind: name for kind, name, _ in reversed([*_shapes()])}.values())
+"""One shape of each kind: mode, how the nodes change, and whether the gateway's node is one of them."""
 AGAIN = {"again elsewhere": "a-r0 is hung", "again without a lost node": "loss of n2"}
 """The same release once more, in the other slot on another node, after its engine or its node has failed."""
 
@@ -138,8 +178,13 @@ def serving(first: Deployment | None) -> World:
     return settle(started)
 
 
-def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> World:
-    """The intent of a swap is accepted."""
+def deploying(
+    name: str, *, automatic: bool = True, turns: str = "good", beside: str = "", claim: float | None = None
+) -> World:
+    """The intent of a swap is accepted. `claim`: that of each rank, in place of the shape's.
+
+    `beside`: a node with an engine of another service, which takes half of its memory.
+    """
     if name in AGAIN:
         moved_release, lost = deployment(A, Slot.GREEN, "n3"), frozenset({"n2"} if "lost" in name else ())
         started = ask(
@@ -147,14 +192,24 @@ def deploying(name: str, *, automatic: bool = True, turns: str = "good") -> Worl
         )
         assert started is not None
         return started
-    first, target, mode = MODES[name]
-    if turns != "good":
-        ranks = tuple(replace(rank, spec=f"{target.release} {target.slot} {turns}") for rank in target.ranks)
-        target = replace(target, replicas=(Replica(ranks),))
+    first, target, mode = MODES[name] if name in MODES else SHAPES[name]
+    first = _with(first, "good", claim) if first else None
+    target = _with(target, turns, claim)
     world = serving(first)
+    if beside:
+        machine, other = world.machine(beside), Engine("other", "other", "", 1.0, Health.GOOD)
+        world = world.with_machine(replace(machine, other=other))
     started = ask(world, lambda id_, revision: Deploy(id_, revision, target, mode, automatic=automatic))
     assert started is not None
     return started
+
+
+def _with(release: Deployment, turns: str, claim: float | None) -> Deployment:
+    """The release with engines that become `turns` once loaded, and with this claim, if any, of each of them."""
+    spec = f"{release.release} {release.slot} {turns}"
+    claims = (rank.claim_gib if claim is None else claim for rank in release.ranks)
+    ranks = tuple(replace(rank, spec=spec, claim_gib=gib) for rank, gib in zip(release.ranks, claims, strict=True))
+    return replace(release, replicas=(Replica(ranks),))
 
 
 def operators(world: World) -> Iterator[Transition]:

@@ -15,15 +15,16 @@ from tests.simulation.faults import ended
 from tests.simulation.guards import asking, guarding, stopped, watching
 from tests.simulation.messages import reporting, sending, silence
 from tests.simulation.sharing import by_identity, replace, shared
-from tests.simulation.states import one_leader
+from tests.simulation.states import one_leader, one_machine
 from tests.simulation.views import Health
-from tests.simulation.world import Engine, Leader, Transition, World, fleet, site_of
+from tests.simulation.world import Engine, Leader, Machine, Transition, World, fleet, site_of
 
 
 def enabled(world: World) -> Iterator[Transition]:
     """Every transition that is possible now, in the order of a fair schedule."""
     for source in (
         guarding,
+        _others,
         sending,
         reporting,
         asking,
@@ -120,6 +121,9 @@ def written(leader: Leader, journal: Journal) -> Leader:
 
 
 def _engines(world: World) -> Iterator[Transition]:
+    for machine in world.machines:
+        if machine.other_loads and machine.other and not machine.lost:
+            yield f"the other engine on {machine.name} is good", _with_other(world, machine, machine.other, Health.GOOD)
     for machine, engine in world.engines():
         if machine.lost:
             continue
@@ -133,6 +137,21 @@ def _engines(world: World) -> Iterator[Transition]:
         elif _stuck(world, engine) and engine.container not in dict(machine.problems):
             stalled = replace(machine, problems=(*machine.problems, (engine.container, "stalled")))
             yield f"{engine.container} stalls", world.with_machine(stalled)  # its guard watches the load
+
+
+def _others(world: World) -> Iterator[Transition]:
+    """The guard starts the promoted engine of another service, which it names after this one: it loads alone."""
+    for machine in world.machines:
+        other = machine.other
+        if other is None or machine.lost or machine.mute or machine.refusing or machine.leased:
+            continue
+        loads = machine.pending or any(engine.health is Health.LOADING for engine in machine.engines)
+        if not other.running and not loads and machine.free >= other.claim:
+            yield f"the other engine on {machine.name} starts", _with_other(world, machine, other, Health.LOADING)
+
+
+def _with_other(world: World, machine: Machine, other: Engine, health: Health) -> World:
+    return world.with_machine(one_machine(replace(machine, other=replace(other, health=health))))
 
 
 def _stuck(world: World, engine: Engine) -> bool:

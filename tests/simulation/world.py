@@ -69,6 +69,8 @@ class Machine:
     cordoned: bool = False
     """Whether an operator keeps new releases from it. What serves is restarted; the guard's disk keeps the cordon."""
     engines: tuple[Engine, ...] = ()
+    other: Engine | None = None
+    """The promoted engine of another service. Its guard starts it whenever it is down."""
     record: Record = field(default_factory=Record)
     order: Order | None = None
     late: Order | None = None
@@ -105,7 +107,12 @@ class Machine:
     @property
     def free(self) -> float:
         """Memory that no engine takes, in tokens."""
-        return CAPACITY - sum(engine.claim for engine in self.engines if engine.running)
+        others = (self.other,) if self.other else ()
+        return CAPACITY - sum(engine.claim for engine in (*self.engines, *others) if engine.running)
+
+    @property
+    def other_loads(self) -> bool:
+        return self.other is not None and self.other.health is Health.LOADING
 
     @property
     def journal(self) -> Journal | None:
@@ -136,7 +143,7 @@ class Machine:
             },
             starts={engine.container: engine.key for engine in self.engines},
             by_hand=frozenset(engine.container for engine in self.engines if engine.by_hand),
-            free_gib=-1.0 if self.leased else self.free,
+            free_gib=-1.0 if self.leased or self.other_loads else self.free,
             pending=self.pending,
             proofs={container: (key, answer) for container, key, answer in self.proofs},
             problems=dict(self.problems),

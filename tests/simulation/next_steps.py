@@ -1,0 +1,75 @@
+"""What an operator does who reads why a service needs one: the printed next steps, which must bring a release up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sparkops.names import Slot
+from sparkops.swap.intents import Cancel, Deploy
+from sparkops.swap.journal import Journal
+from sparkops.swap.leader import needs_operator
+from sparkops.swap.model import Answer, Deployment, Mode
+from sparkops.swap.trouble import next_step
+from tests.simulation.scenarios import ask, deployment, rebuild, settle
+from tests.simulation.world import World
+
+LOOKS = ("sparkops doctor", "sparkops logs", "docker ", "df ")
+"""Steps that change nothing by themselves."""
+
+
+def helped(world: World) -> list[str]:
+    """Return what is wrong where an operator is needed: none of the printed steps brings a release up.
+
+    A step that only helps after another one, or on a node that is lost, helps no more than none.
+    """
+    journal = world.leader.journal
+    why = needs_operator(journal, world.fleet(world.leader))
+    blind = world.gateway.stalled or world.machine(world.gateway.node).lost
+    if not why or blind or world.serves(world.gateway.active) is Answer.YES:
+        return []
+    missing = [machine.name for machine in world.machines if machine.name not in _reporting(world)]
+    steps = next_step(journal, why, missing).splitlines()
+    if any(_serves(settle(after)) for step in steps for after in _typed(world, step)):
+        return []
+    return [f"21: no printed step brings a release up: {why}: {' | '.join(steps)}"]
+
+
+def _reporting(world: World) -> set[str]:
+    return {report.node for report in world.leader.reports}
+
+
+def _serves(world: World) -> bool:
+    return world.serves(world.gateway.active) is Answer.YES and not world.wrongs
+
+
+def _typed(world: World, step: str) -> Iterator[World]:
+    """Yield the world after a step, for each way in which an operator may take it."""
+    if step.startswith(LOOKS):
+        return
+    without = frozenset(re.findall(r"--without (\S+)", step))
+    if "sparkops gateway rebuild" in step:
+        if after := rebuild(world):
+            yield after[1]
+    elif "sparkops cancel" in step:
+        if cancelled := ask(world, Cancel):
+            yield cancelled
+    elif "sparkops rollback" in step:
+        previous = world.leader.journal.previous
+        yield from _deployed(world, previous, without) if previous else ()
+    elif "sparkops deploy" in step:
+        for node in sorted(_reporting(world) - without):
+            yield from _deployed(world, deployment("c", _slot(world.leader.journal), node), without)
+    else:
+        raise ValueError(f"a step that no operator can take: {step}")
+
+
+def _slot(journal: Journal) -> Slot:
+    return journal.active.slot.other if journal.active else Slot.BLUE
+
+
+def _deployed(world: World, target: Deployment, without: frozenset[str]) -> Iterator[World]:
+    """Yield the world after a deploy, in each mode that the leader accepts: the plan chooses one that fits."""
+    for mode in (Mode.FIRST, Mode.ACROSS, Mode.IN_PLACE):
+        if after := ask(world, lambda id_, revision, mode=mode: Deploy(id_, revision, target, mode, without=without)):
+            yield after
