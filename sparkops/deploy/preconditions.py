@@ -18,6 +18,7 @@ from sparkops.nodes.host import HostFacts
 from sparkops.release import Rank, Release
 from sparkops.startup.estimate import Forecast
 from sparkops.swap.model import Deployment
+from sparkops.swap.orders import traffic
 from sparkops.weights.checkpoint import Checkpoint
 from sparkops.weights.plan import in_words, refused, unreadable
 from sparkops.weights.steps import read_by_engine, remedy
@@ -49,7 +50,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Current:
-    """The state before a swap: the release that serves, and the slot of the one that serves or served last."""
+    """The state before a swap: the release that serves, and the slot of the one that has or had the traffic last."""
 
     source: Deployment | None = None
     slot: Slot | None = None
@@ -75,9 +76,9 @@ def current(state: ServiceState) -> Current:
         problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
         raise Busy(problem, next_step="\n".join(ways_out(journal.service)))
     serving = None if state.fails else journal.active
-    slot = journal.active.slot if journal.active else None
+    taken = traffic(journal) or journal.active
     idle = tuple(item for item in journal.deployments if item != serving)
-    return Current(serving, slot, idle, frozenset(rank.place for rank in journal.stopped))
+    return Current(serving, taken.slot if taken else None, idle, frozenset(rank.place for rank in journal.stopped))
 
 
 def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:

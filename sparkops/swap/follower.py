@@ -216,7 +216,10 @@ def _fits(rank: RankSpec, local: Local) -> bool:
 
 
 def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
-    """Start the engine of the boot record, within its budget. Ranks of several nodes wait for the leader."""
+    """Start the engine of the boot record, within its budget, and create it if it is absent.
+
+    Ranks of several nodes wait for the leader.
+    """
     record = local.record
     armed = record.armed
     if armed is None or not record.alone or record.restarts >= RESTARTS:
@@ -226,12 +229,14 @@ def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
         down
         or armed.container in local.paused
         or armed.container in local.by_hand
-        or local.state(armed.container) is not EngineState.STOPPED
+        or local.state(armed.container).running
     ):
         return
     if order and any(rank.rank == armed and rank.want is Want.STOPPED for rank in order.ranks):
         return
-    if _fits(armed, local):
+    if local.state(armed.container) is EngineState.ABSENT:
+        yield CreateEngine(armed)
+    elif _fits(armed, local):
         yield MarkRestart(armed.container)
 
 

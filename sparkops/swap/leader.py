@@ -23,7 +23,7 @@ def step(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     if effect is None or effect != fleet.tried:
         return effect
     why = f"{effect}: {fleet.why or 'it changes nothing'}"
-    return _give_up(journal, why, fleet.tried_s) or effect
+    return _give_up(journal, fleet, why, waited_s=fleet.tried_s) or effect
 
 
 def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
@@ -39,7 +39,8 @@ def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
 def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
     """Revert if the target has failed; enter the next phase if this one has ended."""
     if why := failure(journal, swap, fleet):
-        reverted = journal.reverted(why)
+        other = swap.target if swap.reverting else swap.source
+        reverted = journal.reverted(why, restarts=_rests(journal, other, fleet))
         restarts = reverted.restarts > journal.restarts
         waits = reverted is journal or (restarts and journal.pauses(fleet.rested_s))
         return None if waits else WriteJournal(reverted)
@@ -51,7 +52,7 @@ def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect |
     longest_s = swap.lasts_s if reached is Answer.LATER else swap.target.limits.unknown_s
     if reached is Answer.LATER and journal.trouble and fleet.waited_s < longest_s:
         return WriteJournal(journal.changed(trouble=""))  # what was unknown is known again
-    return _give_up(journal, _waits(swap, fleet), fleet.waited_s, longest_s)
+    return _give_up(journal, fleet, _waits(swap, fleet), longest_s)
 
 
 def needs_operator(journal: Journal, fleet: FleetState) -> str:
@@ -94,16 +95,29 @@ def _waits(swap: Swap, fleet: FleetState) -> str:
     return next(iter(lacks), "") or work or f"no progress in phase '{swap.phase}'"
 
 
-def _give_up(journal: Journal, why: str, waited_s: float, longest_s: float | None = None) -> LeaderEffect | None:
-    """Return the effect at the bound of a wait: a revert while the old release runs; later an operator decides."""
+def _give_up(
+    journal: Journal, fleet: FleetState, why: str, longest_s: float | None = None, waited_s: float | None = None
+) -> LeaderEffect | None:
+    """Return the effect at the bound of a wait: a revert if the old release runs or can start, else an operator's need.
+
+    It can start in place if every node of it reports: what the new release waits for is elsewhere.
+    """
     swap = journal.swap
     bound_s = max((item.limits.unknown_s for item in journal.deployments), default=Limits().unknown_s)
-    if journal.trouble or waited_s < (bound_s if longest_s is None else longest_s):
+    passed_s = fleet.waited_s if waited_s is None else waited_s
+    if journal.trouble or passed_s < (bound_s if longest_s is None else longest_s):
         return None
-    quiescing = swap and swap.phase is Phase.QUIESCE and swap.mode is Mode.IN_PLACE and not swap.reverting
-    keeps = swap and swap.source and swap.keeps_source  # where nothing serves, a revert gains nothing
-    reverts = not journal.stopping and (keeps or quiescing)
-    return WriteJournal(journal.reverted(why) if reverts else journal.changed(trouble=why))
+    return WriteJournal(journal.reverted(why) if _returns(journal, fleet) else journal.changed(trouble=why))
+
+
+def _returns(journal: Journal, fleet: FleetState) -> bool:
+    """Return whether a revert gains a release: where nothing serves and the old one cannot start, it gains nothing."""
+    swap = journal.swap
+    if swap is None or swap.source is None or journal.stopping:
+        return False
+    in_place = swap.mode is Mode.IN_PLACE and not swap.reverting and not swap.reached(Phase.PROMOTE)
+    starts = swap.phase is Phase.QUIESCE or swap.source.nodes <= set(fleet.reports)
+    return swap.keeps_source or (in_place and starts)
 
 
 def _stop(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
@@ -113,7 +127,7 @@ def _stop(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     for reached in (move(journal, fleet, None), *empty):
         if reached is Answer.UNKNOWN:
             why = "the gateway cannot be read; the service is not stopped"
-            return _give_up(journal, why, fleet.waited_s)
+            return _give_up(journal, fleet, why)
         if reached is not Answer.YES:
             return None if isinstance(reached, Answer) else reached
     return WriteJournal(journal.offline())
@@ -141,7 +155,7 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
     if answer is Answer.YES and not gateway.serves(active):
         return SwitchTraffic(active)
     if why := fleet.garbled(journal, active):
-        return _give_up(journal, why, fleet.waited_s)
+        return _give_up(journal, fleet, why)
     unheard = any(fleet.engine(journal, rank) is None for rank in active.heads)
     if answer is not Answer.YES or (unheard and GARBAGE in journal.trouble):  # only its guard sees that garbage ends
         return None
@@ -160,13 +174,13 @@ def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEf
     """
     known = [fleet.engine(journal, rank) for rank in active.ranks]
     if by_hand := next((engine.container for engine in known if engine and engine.by_hand), ""):
-        return _give_up(journal, f"{by_hand}{BY_HAND}", fleet.waited_s)
+        return _give_up(journal, fleet, f"{by_hand}{BY_HAND}")
     dead = fleet.dead(journal, active)
     ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO and not active.alone
     if (dead or ended) and journal.restarts < RESTARTS:
         return None if journal.pauses(fleet.rested_s) else WriteJournal(journal.restarted(dead))
     why = fleet.gateway.failed(active) if fleet.gateway else f"{active.release} does not answer"
-    return _give_up(journal, why, fleet.waited_s)
+    return _give_up(journal, fleet, why)
 
 
 def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
@@ -212,8 +226,9 @@ def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     It fails them too once a rank has ended before the promotion: another program answers on its port. After it, the
     watch may find garbage in what it answers.
 
-    An in-place swap has stopped the other one, so until its promotion it returns without that answer; a first deploy
-    has none. A return or restart in place counts as failed only until it gets the traffic.
+    An in-place swap has stopped the other one, so until its promotion it returns without that answer, as does any swap
+    whose old release has ended too: it is restarted. A first deploy has none. A return or restart counts as failed only
+    until it gets the traffic.
     """
     gateway = fleet.gateway
     if gateway is None:
@@ -221,11 +236,20 @@ def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     fails = gateway.answer(swap.target) is Answer.NO
     if swap.reverting or swap.mode is Mode.RESTART:
         offline = swap.stops_source and gateway.active is None
-        return _not_answering(swap, gateway) if fails and offline else ""
+        ends = _rests(journal, swap.target, fleet) and gateway.answer(swap.source) is Answer.NO
+        return _not_answering(swap, gateway) if fails and (offline or ends) else ""
     lost = fleet.garbled(journal, swap.target) if swap.reached(Phase.PROMOTE) else ended(journal, swap, fleet)
     if not fails and not lost:
         return ""
     in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = not swap.stops_source and gateway.answer(swap.source) is Answer.YES
-    return (lost or _not_answering(swap, gateway)) if in_place or first or other else ""
+    rests = _rests(journal, swap.source, fleet) and not swap.reached(Phase.PROMOTE)
+    return (lost or _not_answering(swap, gateway)) if in_place or first or other or rests else ""
+
+
+def _rests(journal: Journal, release: Deployment | None, fleet: FleetState) -> bool:
+    """Return whether a release has ended and only the leader restarts it: its guard does so for a lone promoted one."""
+    if release is None or (release == journal.active and release.alone):
+        return False
+    return fleet.all(journal, release.ranks, RUNNING) is Answer.NO

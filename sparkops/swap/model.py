@@ -143,6 +143,11 @@ class Deployment:
         return (rank for replica in self.replicas for rank in replica.ranks[1:])
 
     @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes of its containers."""
+        return frozenset(rank.node for rank in self.ranks)
+
+    @property
     def alone(self) -> bool:
         """Whether no replica spans nodes, so that a guard may restart a rank by itself."""
         return not any(self.workers)

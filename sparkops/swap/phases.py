@@ -91,8 +91,9 @@ def _quiesce(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | 
 
 
 def _free(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
+    """Wait until nothing of either release runs on the nodes of the target. Other nodes stop theirs when they can."""
     ranks = (*swap.target.ranks, *present(swap.source).ranks)
-    return fleet.all(journal, ranks, AT_REST)
+    return fleet.all(journal, [rank for rank in ranks if rank.node in swap.target.nodes], AT_REST)
 
 
 def _workers(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
@@ -177,9 +178,12 @@ def _drain(_: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
     return drained(source, fleet, dead=dead)
 
 
-def _retire(_: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    """Keep the old release warm for a quick return, and longer while only it answers."""
-    if swap.reverting:
+def _retire(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
+    """Keep the old release warm for a quick return, and longer while only it answers.
+
+    One that has ended is not warm: the swap is over, and what was promoted is restarted if it has ended too.
+    """
+    if swap.reverting or fleet.all(journal, present(swap.source).ranks, RUNNING) is Answer.NO:
         return Answer.YES
     if fleet.gateway is None:
         return Answer.UNKNOWN

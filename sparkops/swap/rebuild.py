@@ -6,31 +6,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import RankSpec
+from sparkops.swap.model import Phase, RankSpec
+from sparkops.swap.orders import traffic
+
+WHY = "gateway rebuild"
+"""Why a swap ends that was in progress."""
 
 
 def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: int = 0) -> Journal:
     """Return the journal of a new leader on `node`: the newest copy, one term later. `lost` nodes are given up.
 
+    A swap ends. The old release serves on, and is restarted and verified if the swap has stopped it; the new one if it
+    has the traffic alone, or was promoted. Where the old one is lost, the new one goes on as a first deploy.
+
     `above`: the highest term of an earlier rebuild, whose leader may have been lost before any guard had its journal.
     Raises ValueError without a copy.
     """
     newest = max(copies, key=lambda copy: copy.position)
-    swap, active = newest.swap, newest.active
-    dead = [item for item in newest.deployments if any(rank.node in lost for rank in item.ranks)]
-    if swap and swap.target in dead:
-        active, swap = swap.source, None
-    places = {rank.place for rank in newest.stopped}
-    given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.place not in places)
-    return newest.changed(
+    journal = newest.changed(
         term=max(newest.term, above) + 1,
         leader=node,
         peers=tuple(peer for peer in (newest.leader, *newest.peers) if peer != node),
         without=newest.without | lost,
-        active=None if active in dead else active,
-        swap=swap,
-        stopped=(*newest.stopped, *given_up),
     )
+    alive = [item for item in newest.deployments if not item.nodes & lost]
+    swap = newest.swap
+    if swap is None:
+        return journal.kept(newest.active if newest.active in alive else None, WHY)
+    old, new = (swap.target, None) if swap.reverting else (swap.source, swap.target)
+    if new in alive and new == traffic(newest) and (swap.stops_source or swap.reached(Phase.PROMOTE)):
+        return journal.kept(new, WHY)
+    if old in alive:
+        idle = journal.kept(old, WHY)
+        return idle.restarted(WHY) if swap.offline and (swap.reverting or swap.reached(Phase.FREE)) else idle
+    return journal.without_source() if new in alive else journal.kept(None, WHY)
 
 
 def given_up(journal: Journal) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from sparkops.swap.journal import Journal
-from sparkops.swap.model import Phase
+from sparkops.swap.journal import Journal, present
+from sparkops.swap.model import Mode, Phase
 
 NEXT = "\nnext: "
 """Separates a reason from a next step of its own, in one text of a guard."""
@@ -74,19 +74,28 @@ def _of_release(journal: Journal, service: str, why: str, missing: Collection[st
         yield AGAIN
         return
     yield f"sparkops logs {service}"
-    lost = [rank.node for rank in journal.active.ranks if rank.node in missing] if journal.active else []
-    yield f"sparkops rollback {service}{_without(lost)}" if journal.previous else AGAIN + _without(lost)
+    previous = journal.previous
+    returns = previous is not None and not previous.nodes & set(missing)
+    yield (f"sparkops rollback {service}" if returns else AGAIN) + _lost(journal, missing)
 
 
 def _of_swap(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:
-    """Yield the way out of a swap: what it waits for is shown by doctor; a return or restart cannot be cancelled."""
-    swap = journal.swap
+    """Yield the way out of a swap: what it waits for is shown by doctor.
+
+    It is cancelled where the old release can return: a return or restart has none, nor has a first deploy.
+    """
+    swap = present(journal.swap)
     waits = why.startswith("no progress in phase")
     yield "sparkops doctor" if waits else f"sparkops logs {service}"
-    if swap and waits and not swap.reverting and not swap.reached(Phase.PROMOTE):
-        yield f"sparkops cancel {service}"
-    else:
-        yield AGAIN + _without(sorted({rank.node for rank in swap.target.ranks} & {*missing} if swap else ()))
+    ends = swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE)
+    returns = swap.source is not None and not ends and not swap.source.nodes & set(missing)
+    yield f"sparkops cancel {service}" if waits and returns else AGAIN + _lost(journal, missing)
+
+
+def _lost(journal: Journal, missing: Collection[str]) -> str:
+    """Return the options that give up the silent nodes of a service."""
+    nodes = {node for release in journal.deployments for node in release.nodes}
+    return _without(sorted(nodes & set(missing)))
 
 
 def _without(nodes: Collection[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparkops.swap.journal import RESTARTS, Journal, Swap
-from sparkops.swap.model import Answer, Phase
+from sparkops.swap.model import Answer, Deployment, Phase
 from tests.simulation.world import GARBLED, Leader, World
 
 
@@ -33,9 +33,10 @@ def _waiting(leader: Leader, new: Journal) -> Iterator[str]:
         yield f"6: {before.target.release} is switched to before it has passed its checks"
     if before.phase is Phase.BAKE and phase is Phase.PROMOTE and not (before.automatic and leader.sampled):
         yield f"8: {before.target.release} is promoted before its bake has ended"
-    if before.phase is Phase.BAKE and phase is Phase.PROMOTE and (down := _down(leader, before)):
+    if before.phase is Phase.BAKE and phase is Phase.PROMOTE and (down := _not_running(leader, before.target)):
         yield f"15: {before.target.release} is promoted while {down} does not run"
-    if before.phase is Phase.RETIRE and phase is None and not leader.sampled:
+    ended = before.source and _not_running(leader, before.source)
+    if before.phase is Phase.RETIRE and phase is None and not leader.sampled and not ended:
         yield "8: the old release stops before its time has passed"
 
 
@@ -45,10 +46,10 @@ def _proven(leader: Leader, swap: Swap) -> bool:
     return bool(proofs) and all(proof.proven is Answer.YES and proof.proven_key == swap.key for proof in proofs)
 
 
-def _down(leader: Leader, swap: Swap) -> str:
-    """A rank of the target that no report shows as running; empty without any."""
+def _not_running(leader: Leader, release: Deployment) -> str:
+    """A rank of a release that no report shows as running; empty without any."""
     reports = {report.node: report for report in leader.reports}
-    known = {rank: reports.get(rank.node) for rank in swap.target.ranks}
+    known = {rank: reports.get(rank.node) for rank in release.ranks}
     down = (rank for rank, report in known.items() if not report or not report.engine(rank.container).state.running)
     return next((rank.container for rank in down), "")
 
@@ -65,7 +66,7 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
         if machine.record.armed != rank and not machine.lost:
             yield f"3: {rank.container} is promoted and would not start after a boot"
     lost = not before.target.alone and world.answers(before.target.slot) is Answer.NO
-    if not lost and (down := _down(leader, before)):
+    if not lost and (down := _not_running(leader, before.target)):
         yield f"15: the promotion of {before.target.release} ends while {down} does not run"
     peers = [name for name in old.peers if world.reaches(old.leader, name) and not _silent(world, leader, name)]
     copies = [machine.record.copy for machine in world.machines if machine.name != old.leader]
@@ -81,8 +82,12 @@ def _silent(world: World, leader: Leader, node: str) -> bool:
 def _returning(world: World, old: Swap | None, new: Swap | None) -> Iterator[str]:
     """While both releases run, requests return to the old one only if it answers."""
     returns = old and new and new.reverting and not old.reverting and old.reached(Phase.SWITCH)
-    if old and old.source and returns and not old.stops_source and world.answers(old.source.slot) is not Answer.YES:
+    if not (old and new and old.source and returns) or old.stops_source:
+        return
+    if not new.stops_source and world.answers(old.source.slot) is not Answer.YES:
         yield f"2: the swap returns to {old.source.release}, which does not answer"
+    if new.stops_source and world.serves(old.target.slot) is Answer.YES:
+        yield f"5: {old.target.release} answers and stops for {old.source.release}, which does not run"
 
 
 def _recovering(world: World, old: Journal, new: Journal) -> Iterator[str]:

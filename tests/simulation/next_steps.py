@@ -10,6 +10,7 @@ from sparkops.swap.intents import Cancel, Deploy
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Mode
+from sparkops.swap.orders import traffic
 from sparkops.swap.trouble import next_step
 from tests.simulation.scenarios import ask, deployment, rebuild, settle
 from tests.simulation.world import World
@@ -65,7 +66,9 @@ def _typed(world: World, step: str) -> Iterator[World]:
 
 
 def _slot(journal: Journal) -> Slot:
-    return journal.active.slot.other if journal.active else Slot.BLUE
+    """The slot that a plan takes: not that of the traffic."""
+    taken = traffic(journal) or journal.active
+    return taken.slot.other if taken else Slot.BLUE
 
 
 def _deployed(world: World, target: Deployment, without: frozenset[str]) -> Iterator[World]:
