@@ -18,7 +18,6 @@ from sparkops.nodes.host import HostFacts
 from sparkops.release import Rank, Release
 from sparkops.startup.estimate import Forecast
 from sparkops.swap.model import Deployment
-from sparkops.swap.orders import traffic
 from sparkops.weights.checkpoint import Checkpoint
 from sparkops.weights.plan import in_words, refused, unreadable
 from sparkops.weights.steps import read_by_engine, remedy
@@ -76,9 +75,10 @@ def current(state: ServiceState) -> Current:
         problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
         raise Busy(problem, next_step="\n".join(ways_out(journal.service)))
     serving = None if state.fails else journal.active
-    taken = traffic(journal) or journal.active
+    active = journal.active.slot if journal.active else None
+    slot = (state.gateway.active if state.gateway else None) or active
     idle = tuple(item for item in journal.deployments if item != serving)
-    return Current(serving, taken.slot if taken else None, idle, frozenset(rank.place for rank in journal.stopped))
+    return Current(serving, slot, idle, frozenset(rank.place for rank in journal.stopped))
 
 
 def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:

@@ -66,6 +66,8 @@ class Report:
     """The container that the boot record of this service names."""
     lease: str = ""
     """What a new release must wait for on this node: work, such as a build, or its cordon; empty for nothing."""
+    load: str = ""
+    """The engine of another service that loads on this node, or is promoted and about to; a start waits for it."""
 
     def engine(self, container: str) -> EngineReport:
         """Return the report on one container."""

@@ -92,6 +92,8 @@ class Local:
     """By container: why it could not be created, or why its last start failed. A new key forgets it."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """By container: why its start has not happened: memory lacks, or Docker refused it. It is retried."""
+    reserved_gib: float = 0.0
+    """Memory of the promoted engines of other services that do not run, in GiB: only they may take it."""
     paused: frozenset[str] = frozenset()
     """Containers whose next start is not due yet: the last one has failed just now."""
     dead: Mapping[str, str] = field(default_factory=dict)
@@ -190,7 +192,7 @@ def _start(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
     container = rank.rank.container
     state = local.state(container)
     if rank.want in (Want.CREATED, Want.RUNNING) and state is EngineState.ABSENT:
-        if container not in local.problems:
+        if container not in local.problems and container not in local.paused:
             yield CreateEngine(rank.rank)
     elif rank.want is Want.RUNNING and not state.running and container not in local.paused and _may_start(rank, local):
         yield MarkStart(container, rank.key, local.starts.get(container, ""))
@@ -211,8 +213,16 @@ def _prove(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
 
 
 def _fits(rank: RankSpec, local: Local) -> bool:
-    """Return whether no other engine loads and the claimed memory is free."""
-    return not local.loading and local.free_gib >= rank.claim_gib
+    """Return whether no other engine loads and the needed memory is free."""
+    return not local.loading and local.free_gib >= needed_gib(rank, local)
+
+
+def needed_gib(rank: RankSpec, local: Local) -> float:
+    """Return the free memory in GiB with which a start may begin.
+
+    Beside its claim a release that is not promoted leaves what the boot records of other services need.
+    """
+    return rank.claim_gib + (0.0 if rank == local.record.armed else local.reserved_gib)
 
 
 def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
@@ -240,8 +250,11 @@ def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
         yield MarkRestart(armed.container)
 
 
-def report(node: str, order: Order | None, local: Local, lease: str = "") -> Report:
-    """Return the report to the leader. `lease`: the work during which no engine loads on this node."""
+def report(node: str, order: Order | None, local: Local, lease: str = "", load: str = "") -> Report:
+    """Return the report to the leader. `lease`: the work during which no engine loads on this node.
+
+    `load`: the engine of another service that loads here, or is about to.
+    """
     copy, known = local.record.copy, {*local.engines, *local.problems, *local.refused}
     return Report(
         node=node,
@@ -252,6 +265,7 @@ def report(node: str, order: Order | None, local: Local, lease: str = "") -> Rep
         engines=tuple(_engine(container, order, local) for container in sorted(known)),
         armed=local.record.armed.container if local.record.armed else "",
         lease=lease,
+        load=load,
     )
 
 

@@ -87,8 +87,8 @@ class Swap:
         """Longest time without progress in a phase that takes long by nature; infinite where an operator ends it."""
         limits, drains = self.target.limits, (self.source or self.target).limits
         match self.phase:
-            case Phase.LOAD:
-                return limits.load_s
+            case Phase.PREPARE | Phase.WORKERS | Phase.START | Phase.LOAD:
+                return limits.load_s  # of its own load, or of that of another service's engine
             case Phase.VERIFY:
                 return limits.verify_s
             case Phase.QUIESCE | Phase.DRAIN:

@@ -11,7 +11,7 @@ from sparkops.swap.fleet_state import GARBAGE, EngineState, FleetState, GatewayV
 from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
-from sparkops.swap.phases import RULES, RUNNING, drained, ended, is_gone, leased, move, proven
+from sparkops.swap.phases import RULES, RUNNING, drained, ended, is_gone, leased, move, proven, queued
 from sparkops.swap.trouble import BY_HAND
 
 
@@ -92,7 +92,7 @@ def _waits(swap: Swap, fleet: FleetState) -> str:
         if report and (known := report.engine(rank.container)).problem
     ]
     work = leased(swap.target, fleet) if swap.phase is Phase.PREPARE else ""
-    return next(iter(lacks), "") or work or f"no progress in phase '{swap.phase}'"
+    return next(iter(lacks), "") or work or queued(swap.target, fleet) or f"no progress in phase '{swap.phase}'"
 
 
 def _give_up(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from sparkops.swap.effects import CutRequests, LeaderEffect, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineState, FleetState, Report
@@ -65,7 +65,8 @@ def _prepare(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | 
         return WriteJournal(journal.confirmed_stopped(ending))
     if ending or leased(swap.target, fleet):
         return Answer.NO
-    return fleet.all(journal, swap.target.ranks, PRESENT)
+    exist = fleet.all(journal, swap.target.ranks, PRESENT)
+    return Answer.LATER if exist is Answer.YES and queued(swap.target, fleet) else exist
 
 
 def leased(target: Deployment, fleet: FleetState) -> str:
@@ -74,6 +75,18 @@ def leased(target: Deployment, fleet: FleetState) -> str:
         report = fleet.reports.get(rank.node)
         if report and report.lease and not report.engine(rank.container).state.running:
             return f"{rank.node}: no engine loads during the {report.lease}"
+    return ""
+
+
+def queued(target: Deployment, fleet: FleetState) -> str:
+    """Return the engine of another service whose load a start of the target waits for; empty without one.
+
+    It is waited for before the old release stops, too. A load may take hours, and is watched by its own guard.
+    """
+    for rank in target.ranks:
+        report = fleet.reports.get(rank.node)
+        if report and report.load and not report.engine(rank.container).state.running:
+            return f"{rank.node}: {report.load} loads first"
     return ""
 
 
@@ -97,11 +110,17 @@ def _free(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
 
 
 def _workers(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    return fleet.all(journal, swap.target.workers, RUNNING)
+    return _started(journal, swap, fleet, swap.target.workers)
 
 
 def _start(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    return fleet.all(journal, swap.target.ranks, RUNNING)
+    return _started(journal, swap, fleet, swap.target.ranks)
+
+
+def _started(journal: Journal, swap: Swap, fleet: FleetState, ranks: Iterable[RankSpec]) -> Answer:
+    """Return whether these ranks run; LATER while another service's engine loads on one of the nodes."""
+    running = fleet.all(journal, ranks, RUNNING)
+    return Answer.LATER if running is Answer.NO and queued(swap.target, fleet) else running
 
 
 def _load(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:

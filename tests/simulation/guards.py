@@ -77,10 +77,13 @@ def _changed(machine: Machine, effect: FollowerEffect) -> Machine:
 
 
 def created(machine: Machine, rank: RankSpec) -> Machine:
+    if machine.full and rank == machine.record.armed:
+        return replace(machine, refused=machine.refused | {rank.container})
     if machine.full:
         return replace(machine, problems=(*machine.problems, (rank.container, "no space left on device")))
     release, slot, turns = rank.spec.split(" ")
-    return machine.holding(Engine(rank.container, release, slot, rank.claim_gib, turns=Health(turns)))
+    made = machine.holding(Engine(rank.container, release, slot, rank.claim_gib, turns=Health(turns)))
+    return replace(made, refused=made.refused - {rank.container})
 
 
 def _refused(machine: Machine, container: str) -> Machine:

@@ -212,7 +212,7 @@ def _arming(world: World, machine: Machine, rank: RankSpec | None) -> Iterator[s
     if armed and rank is None and journal.active and not journal.stopping and not any(others):
         yield "8: nothing would start after a loss of power"
     engine = machine.engine(armed.container) if armed else None
-    if engine is None or not _has_traffic(world, machine, engine) or engine.health is not Health.GOOD:
+    if engine is None or not _has_traffic(world, machine, engine) or world.serves(gateway.active) is not Answer.YES:
         return
     if rank is None and not world.leader.journal.stopping and not world.machine(gateway.node).lost:
         yield f"5: {engine.container} has the traffic and would stay down after a boot"

@@ -10,7 +10,6 @@ from sparkops.swap.intents import Cancel, Deploy
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Mode
-from sparkops.swap.orders import traffic
 from sparkops.swap.trouble import next_step
 from tests.simulation.scenarios import ask, deployment, rebuild, settle
 from tests.simulation.world import World
@@ -60,15 +59,16 @@ def _typed(world: World, step: str) -> Iterator[World]:
         yield from _deployed(world, previous, without) if previous else ()
     elif "sparkops deploy" in step:
         for node in sorted(_reporting(world) - without):
-            yield from _deployed(world, deployment("c", _slot(world.leader.journal), node), without)
+            yield from _deployed(world, deployment("c", _slot(world, world.leader.journal), node), without)
     else:
         raise ValueError(f"a step that no operator can take: {step}")
 
 
-def _slot(journal: Journal) -> Slot:
+def _slot(world: World, journal: Journal) -> Slot:
     """The slot that a plan takes: not that of the traffic."""
-    taken = traffic(journal) or journal.active
-    return taken.slot.other if taken else Slot.BLUE
+    active = journal.active.slot if journal.active else None
+    taken = world.gateway.active or active
+    return taken.other if taken else Slot.BLUE
 
 
 def _deployed(world: World, target: Deployment, without: frozenset[str]) -> Iterator[World]:

@@ -148,7 +148,8 @@ class Machine:
             proofs={container: (key, answer) for container, key, answer in self.proofs},
             problems=dict(self.problems),
             refused=dict.fromkeys(self.refused, "refused"),
-            paused=self.refused if self.refusing or self.mute else frozenset(),
+            reserved_gib=self.other.claim if self.other and not self.other.running else 0.0,
+            paused=self.refused if self.refusing or self.mute or self.full else frozenset(),
             dead={container: what for container, what in self.found if what == DEAD},
             garbled={container: what for container, what in self.found if what == GARBLED},
         )
@@ -162,7 +163,8 @@ def local(machine: Machine) -> Local:
 @by_identity
 def reported(machine: Machine) -> Report:
     work = WORK if machine.leased else CORDON if machine.cordoned else ""
-    return shared(report_of(machine.name, machine.order, local(machine), work))
+    load = "other" if machine.other and machine.other.health in (Health.STOPPED, Health.LOADING) else ""
+    return shared(report_of(machine.name, machine.order, local(machine), work, load))
 
 
 @by_identity
