@@ -17,6 +17,7 @@ from sparkops.network.facts import NodeFabric
 from sparkops.nodes.host import HostFacts
 from sparkops.release import Rank, Release
 from sparkops.startup.estimate import Forecast
+from sparkops.swap.intents import kept
 from sparkops.swap.model import Deployment
 from sparkops.weights.checkpoint import Checkpoint
 from sparkops.weights.plan import in_words, refused, unreadable
@@ -49,7 +50,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Current:
-    """The state before a swap: the release that serves, and the slot of the one that has or had the traffic last."""
+    """The state before a swap: the promoted release, and the slot of the one that has or had the traffic last."""
 
     source: Deployment | None = None
     slot: Slot | None = None
@@ -66,19 +67,22 @@ class Current:
         return "while the new release starts" + (f": {self.gap}" if self.gap else "")
 
 
-def current(state: ServiceState) -> Current:
-    """Return what a new release would replace. Raises Busy while a swap is in progress or the service is stopped."""
+def current(state: ServiceState, without: frozenset[str] = frozenset()) -> Current:
+    """Return what a new release would replace. Raises Busy while a swap is in progress or the service is stopped.
+
+    `without`: nodes that the operator gives up.
+    """
     journal, swap = state.journal, state.swap
     if journal.stopping:
         raise Busy(f"{journal.service} is being stopped", next_step=f"sparkops follow {journal.service}")
     if swap and not (journal.trouble and state.fails):
         problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
         raise Busy(problem, next_step="\n".join(ways_out(journal.service)))
-    serving = None if state.fails else journal.active
+    source = kept(journal, without, fails=state.fails)
     active = journal.active.slot if journal.active else None
     slot = (state.gateway.active if state.gateway else None) or active
-    idle = tuple(item for item in journal.deployments if item != serving)
-    return Current(serving, slot, idle, frozenset(rank.place for rank in journal.stopped))
+    idle = tuple(item for item in journal.deployments if item != source)
+    return Current(source, slot, idle, frozenset(rank.place for rank in journal.stopped))
 
 
 def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:

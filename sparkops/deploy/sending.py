@@ -70,7 +70,7 @@ def deploy_plan(
     foreseen: Foreseen = lambda observed: observed,
 ) -> Plan:
     """Return the plan of a deploy from what the nodes report. Raises PlanRefused, Busy and errors of nodes."""
-    replaced = current(state)
+    replaced = current(state, options.without)
     observed = foreseen(observe.before_deploy(operation.connected, release))
     if replaced.source:  # in another mode too: a later rollback may start this release in place
         replaced = replace(replaced, gap=_gap(operation, release, nodes_of(replaced.source)[0]))

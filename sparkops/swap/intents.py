@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Literal
 
-from sparkops.names import Slot
 from sparkops.swap.fleet_state import FleetState, why_deposed
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
@@ -77,6 +76,9 @@ class Forget:
 Intent = Deploy | Promote | Cancel | Stop | Hold | Forget
 
 
+CHANGED = "the service has changed since this plan; plan again"
+
+
 class Code(IntEnum):
     """Exit codes of a refusal as in docs/operations.md."""
 
@@ -125,7 +127,7 @@ def _blocked(journal: Journal, intent: Intent, fleet: FleetState) -> Refused | N
     if not fleet.confirmed(journal) and not gives_up:
         return Refused(f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without")
     if intent.revision != journal.revision:
-        return Refused("the service has changed since this plan; plan again", Code.BUSY)
+        return Refused(CHANGED, Code.BUSY)
     if journal.stopping:
         return Refused(f"{journal.service} is being stopped", Code.BUSY)
     if journal.hold and not isinstance(intent, Hold):
@@ -156,15 +158,28 @@ def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
     if active == intent.target and not fails:
         return NothingToDo(f"{intent.target.release} is active")
-    taken = fleet.gateway.active if fleet.gateway else None
-    if problem := _unreached(journal, intent, fleet) or _misfit(active, intent, taken, fails=fails):
+    if intent.mode is Mode.FIRST and kept(journal, intent.without, fails=fails):
+        return Refused(CHANGED, Code.BUSY)
+    if problem := _unreached(journal, intent, fleet) or _misfit(journal, intent, fleet):
         return Refused(problem)
     if work := leased(intent.target, fleet):
         return Refused(work, Code.BUSY)
-    kept = active if intent.mode is not Mode.FIRST else None
-    retire = [rank for other in journal.deployments if other != kept for rank in other.ranks]
-    cleared = journal.changed(active=kept, swap=None, without=journal.without | intent.without)
+    source = active if intent.mode is not Mode.FIRST else None
+    retire = [rank for other in journal.deployments if other != source for rank in other.ranks]
+    cleared = journal.changed(active=source, swap=None, without=journal.without | intent.without)
     return cleared.begun(intent.id, intent.mode, intent.target, automatic=intent.automatic, retire=retire)
+
+
+def kept(journal: Journal, without: frozenset[str], *, fails: bool) -> Deployment | None:
+    """Return the promoted release, which runs until a new one takes its place; None if there is none to keep.
+
+    `fails`: whether clients get no answers. That may last a moment: a release is given up once the service needs an
+    operator, or with its node.
+    """
+    active = journal.active
+    if active is None or (fails and (journal.trouble or active.nodes & without)):
+        return None
+    return active
 
 
 def _unreached(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
@@ -173,14 +188,15 @@ def _unreached(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
     return f"{journal.leader} cannot reach the guards of: {', '.join(missing)}" if missing else ""
 
 
-def _misfit(active: Deployment | None, intent: Deploy, taken: Slot | None, *, fails: bool) -> str:
-    """Return why the mode cannot replace the active release; empty if it can. `taken`: the slot with the traffic."""
+def _misfit(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
+    """Return why the mode cannot replace the active release; empty if it can."""
+    active, taken = journal.active, fleet.gateway.active if fleet.gateway else None
     if taken is intent.target.slot and active != intent.target:
         return f"slot {taken} has the traffic"
     if intent.mode is Mode.FIRST:
-        return f"{active.release} is active" if active and not fails else ""
-    if active is None or fails or intent.mode is Mode.RESTART:
-        return f"mode {intent.mode} needs a release that serves"  # one that fails may be about to end
+        return ""
+    if active is None or journal.unfinished or intent.mode is Mode.RESTART:
+        return f"mode {intent.mode} needs a promoted release, and no swap in progress"
     if active.slot == intent.target.slot:
         return f"slot {active.slot} is that of the active release"
     shared = {rank.node for rank in active.ranks} & {rank.node for rank in intent.target.ranks}

@@ -105,9 +105,11 @@ def _give_up(
     swap = journal.swap
     bound_s = max((item.limits.unknown_s for item in journal.deployments), default=Limits().unknown_s)
     passed_s = fleet.waited_s if waited_s is None else waited_s
-    if journal.trouble or passed_s < (bound_s if longest_s is None else longest_s):
+    if passed_s < (bound_s if longest_s is None else longest_s):
         return None
-    return WriteJournal(journal.reverted(why) if _returns(journal, fleet) else journal.changed(trouble=why))
+    if _returns(journal, fleet):
+        return WriteJournal(journal.reverted(why))
+    return None if journal.trouble else WriteJournal(journal.changed(trouble=why))
 
 
 def _returns(journal: Journal, fleet: FleetState) -> bool:

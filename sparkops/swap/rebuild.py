@@ -37,8 +37,9 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: i
     if new in alive and new == traffic(newest) and (swap.stops_source or swap.reached(Phase.PROMOTE)):
         return journal.kept(new, WHY)
     if old in alive:
+        stopped = swap.stops_source and (not swap.reached(Phase.SWITCH) if swap.reverting else swap.reached(Phase.FREE))
         idle = journal.kept(old, WHY)
-        return idle.restarted(WHY) if swap.offline and (swap.reverting or swap.reached(Phase.FREE)) else idle
+        return idle.restarted(WHY) if stopped else idle
     return journal.without_source() if new in alive else journal.kept(None, WHY)
 
 

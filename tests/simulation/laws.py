@@ -369,7 +369,8 @@ def live(world: World, *, intervened: bool) -> list[str]:
     needed = journal.active or (journal.swap.target if journal.swap else None)
     places = _places(needed) if needed else set()
     broken = {(machine.name, engine.container) for machine, engine in world.engines() if engine.broken}
-    if places & broken or lost & {world.gateway.node, *(node for node, _ in places)}:
+    taken = places & broken or lost & {world.gateway.node, *(node for node, _ in places)}
+    if taken or (needed and _too_large(world, needed)):
         return wrongs
     if why := needs_operator(journal, world.fleet(leader)):
         return [*wrongs, f"19: after faults that are gone, an operator is needed: {why}"]
@@ -378,6 +379,12 @@ def live(world: World, *, intervened: bool) -> list[str]:
         return wrongs if stopped else [*wrongs, "19: after faults that are gone, no release serves"]
     serves = world.runs(serving) is Answer.YES
     return wrongs if serves else [*wrongs, f"19: after faults that are gone, {serving.release} is down"]
+
+
+def _too_large(world: World, release: Deployment) -> bool:
+    """Whether a release never fits beside another service's engine: no plan would choose its node."""
+    others = {machine.name: machine.other.claim for machine in world.machines if machine.other}
+    return any(rank.claim_gib + others.get(rank.node, 0.0) > CAPACITY for rank in release.ranks)
 
 
 def _needs_operator(world: World) -> bool:
