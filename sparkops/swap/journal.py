@@ -245,10 +245,11 @@ class Journal:
         `restarts`: whether the release that is returned to has ended beside the other one. It starts in its place.
         """
         swap = present(self.swap)
-        if restarts and swap.reached(Phase.SWITCH):
-            swap = replace(swap, mode=Mode.IN_PLACE)
+        entry = Phase.FREE
+        if restarts and swap.reached(Phase.SWITCH) and not swap.stops_source:
+            swap, entry = replace(swap, mode=Mode.IN_PLACE), Phase.QUIESCE
         if swap.reverting or swap.mode is Mode.RESTART:
-            return self._retried(swap, why)
+            return self._retried(replace(swap, phase=entry, why=why))
         if swap.source is None and swap.reached(Phase.SWITCH):
             return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
         if swap.keeps_source:
@@ -259,32 +260,25 @@ class Journal:
         back = replace(swap, target=target, source=swap.target, phase=_entry(swap), reverting=True, key=key, why=why)
         return self.changed(swap=back, starts=self.starts + 1, trouble="")
 
-    def kept(self, release: Deployment | None, why: str) -> Journal:
-        """Serve a release, or none, whatever was in progress: a swap ends, and everything else stops."""
-        swap = self.swap
-        others = [rank for item in self.deployments if item != release for rank in item.ranks]
-        changes: dict[str, Any] = {"active": release, "swap": None, "stopped": self._stopped(others)}
-        if swap:
-            promoted = release == swap.target and not swap.reverting
-            changes["previous"] = swap.before if promoted else swap.previous
-            changes["outcomes"] = self._with(swap.intent, "done" if promoted else "reverted", why)
-        return self.changed(trouble="", restarts=0, **changes)
-
-    def without_source(self) -> Journal:
-        """Continue a swap as a first deploy: its old release is lost."""
-        swap = present(self.swap)
-        phase = max((item for item in PHASES[Mode.FIRST] if not swap.phase.order < item.order), key=_order)
-        first = replace(swap, mode=Mode.FIRST, source=None, phase=phase)
-        stopped = self._stopped(swap.source.ranks) if swap.source else self.stopped
-        return self.changed(active=None, swap=first, stopped=stopped, trouble="")
-
-    def _retried(self, swap: Swap, why: str) -> Journal:
+    def _retried(self, swap: Swap) -> Journal:
         """Retry the start of the release that a revert or restart returns to, within the budget."""
         if self.restarts >= RESTARTS:
-            return self.changed(trouble=why) if self.trouble != why else self
-        phase = Phase.QUIESCE if swap.reached(Phase.SWITCH) else Phase.FREE
-        retry = replace(swap, phase=phase, key=self._key(), why=why)
+            return self if self.trouble else self.changed(trouble=swap.why)
+        retry = replace(swap, key=self._key())
         return self.changed(swap=retry, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
+
+    def stayed(self, why: str) -> Journal:
+        """End a return that does not happen: the promoted release serves, the other one stops."""
+        swap = present(self.swap)
+        outcomes = self._with(swap.intent, "done", why)
+        return self.changed(swap=None, stopped=self._stopped(swap.target.ranks), outcomes=outcomes, trouble="")
+
+    def ended(self) -> Journal:
+        """Give up a service whose last release is lost: what is left of its swap stops."""
+        swap = present(self.swap)
+        ranks = [rank for deployment in self.deployments for rank in deployment.ranks]
+        outcomes = self._with(swap.intent, "reverted", f"{swap.target.release} is lost")
+        return self.changed(active=None, swap=None, stopped=self._stopped(ranks), outcomes=outcomes)
 
     def offline(self) -> Journal:
         """End a stop: everything that ran is stopped once the gateway sends no request to it."""
@@ -311,10 +305,6 @@ def present(value: Present | None) -> Present:
     if value is None:
         raise ValueError("the journal lacks what its state needs")
     return value
-
-
-def _order(phase: Phase) -> int:
-    return phase.order
 
 
 def _entry(swap: Swap) -> Phase:

@@ -11,7 +11,7 @@ from sparkops.swap.fleet_state import GARBAGE, EngineState, FleetState, GatewayV
 from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
-from sparkops.swap.phases import RULES, RUNNING, drained, ended, is_gone, leased, move, proven, queued
+from sparkops.swap.phases import AT_REST, RULES, RUNNING, drained, ended, is_gone, leased, move, proven, queued
 from sparkops.swap.trouble import BY_HAND
 
 
@@ -100,7 +100,7 @@ def _give_up(
 ) -> LeaderEffect | None:
     """Return the effect at the bound of a wait: a revert if the old release runs or can start, else an operator's need.
 
-    It can start in place if every node of it reports: what the new release waits for is elsewhere.
+    It can start in place if all of it is known to be at rest, and no change of the gateway fails, which a return needs.
     """
     swap = journal.swap
     bound_s = max((item.limits.unknown_s for item in journal.deployments), default=Limits().unknown_s)
@@ -109,6 +109,8 @@ def _give_up(
         return None
     if _returns(journal, fleet):
         return WriteJournal(journal.reverted(why))
+    if _stays(journal, fleet):
+        return WriteJournal(journal.stayed(why))
     return None if journal.trouble else WriteJournal(journal.changed(trouble=why))
 
 
@@ -117,9 +119,18 @@ def _returns(journal: Journal, fleet: FleetState) -> bool:
     swap = journal.swap
     if swap is None or swap.source is None or journal.stopping:
         return False
-    in_place = swap.mode is Mode.IN_PLACE and not swap.reverting and not swap.reached(Phase.PROMOTE)
-    starts = swap.phase is Phase.QUIESCE or swap.source.nodes <= set(fleet.reports)
-    return swap.keeps_source or (in_place and starts)
+    in_place = swap.mode is Mode.IN_PLACE and not swap.reverting and not swap.reached(Phase.SWITCH)
+    starts = fleet.all(journal, swap.source.ranks, AT_REST) is Answer.YES and not fleet.tried
+    return swap.keeps_source or (in_place and (swap.phase is Phase.QUIESCE or starts))
+
+
+def _stays(journal: Journal, fleet: FleetState) -> bool:
+    """Return whether a promoted release, which a swap in reverse was to replace, has kept the traffic and answers."""
+    swap, gateway = journal.swap, fleet.gateway
+    if not (swap and swap.source and gateway) or swap.phase is not Phase.SWITCH or journal.stopping:
+        return False
+    kept = swap.reverting and swap.source == journal.active and gateway.serves(swap.source)
+    return kept and gateway.answer(swap.source) is Answer.YES
 
 
 def _stop(journal: Journal, fleet: FleetState) -> LeaderEffect | None:

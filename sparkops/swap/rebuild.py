@@ -6,41 +6,37 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Phase, RankSpec
-from sparkops.swap.orders import traffic
-
-WHY = "gateway rebuild"
-"""Why a swap ends that was in progress."""
+from sparkops.swap.model import Mode, Phase, RankSpec
 
 
 def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: int = 0) -> Journal:
     """Return the journal of a new leader on `node`: the newest copy, one term later. `lost` nodes are given up.
 
-    A swap ends. The old release serves on, and is restarted and verified if the swap has stopped it; the new one if it
-    has the traffic alone, or was promoted. Where the old one is lost, the new one goes on as a first deploy.
-
+    The old release of a swap returns, started and verified where it was stopped. The new one stays where it is promoted
+    or alone has the traffic, or where the old one is lost. Nothing stays of a service whose only release is lost.
     `above`: the highest term of an earlier rebuild, whose leader may have been lost before any guard had its journal.
     Raises ValueError without a copy.
     """
     newest = max(copies, key=lambda copy: copy.position)
+    swap, active = newest.swap, newest.active
+    dead = [item for item in newest.deployments if item.nodes & lost]
+    places = {rank.place for rank in newest.stopped}
+    given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.place not in places)
     journal = newest.changed(
         term=max(newest.term, above) + 1,
         leader=node,
         peers=tuple(peer for peer in (newest.leader, *newest.peers) if peer != node),
         without=newest.without | lost,
+        active=None if active in dead else active,
+        stopped=(*newest.stopped, *given_up),
     )
-    alive = [item for item in newest.deployments if not item.nodes & lost]
-    swap = newest.swap
     if swap is None:
-        return journal.kept(newest.active if newest.active in alive else None, WHY)
-    old, new = (swap.target, None) if swap.reverting else (swap.source, swap.target)
-    if new in alive and new == traffic(newest) and (swap.stops_source or swap.reached(Phase.PROMOTE)):
-        return journal.kept(new, WHY)
-    if old in alive:
-        stopped = swap.stops_source and (not swap.reached(Phase.SWITCH) if swap.reverting else swap.reached(Phase.FREE))
-        idle = journal.kept(old, WHY)
-        return idle.restarted(WHY) if stopped else idle
-    return journal.without_source() if new in alive else journal.kept(None, WHY)
+        return journal
+    forward = not swap.reverting and swap.mode is not Mode.RESTART
+    if forward and swap.source not in (None, *dead):
+        stays = swap.reached(Phase.SWITCH if swap.stops_source else Phase.PROMOTE)
+        return journal if stays and swap.target not in dead else journal.reverted("gateway rebuild")
+    return journal.ended() if swap.target in dead else journal
 
 
 def given_up(journal: Journal) -> tuple[str, ...]:

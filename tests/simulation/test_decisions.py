@@ -437,7 +437,7 @@ def test_a_service_that_runs_is_not_forgotten_and_says_what_runs_first() -> None
     ("active", "target", "why"),
     [
         (OLD, replace(NEW, slot=Slot.BLUE), "slot blue is that of the active release"),
-        (None, NEW, "mode in-place needs a release that serves"),
+        (None, NEW, "mode in-place needs a promoted release, and no swap in progress"),
     ],
 )
 def test_a_swap_needs_another_slot_and_a_release_that_serves(

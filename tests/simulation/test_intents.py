@@ -10,6 +10,7 @@ import pytest
 from sparkops.names import Slot
 from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.intents import (
+    CHANGED,
     Cancel,
     Code,
     Deploy,
@@ -29,6 +30,8 @@ from tests.simulation.scenarios import deployment, empty, settle
 from tests.simulation.story import C, Story
 from tests.simulation.test_reproductions import active, back
 from tests.simulation.world import World
+
+PROMOTED = "needs a promoted release, and no swap in progress"
 
 
 def answer(world: World, journal: Journal, intent: Intent, **changes: Any) -> object:
@@ -123,8 +126,8 @@ def test_work_on_a_node_keeps_no_release_back_that_runs_there() -> None:
 @pytest.mark.parametrize(
     ("mode", "node", "slot", "problem"),
     [
-        (Mode.FIRST, "n3", Slot.BLUE, "b is active"),
-        (Mode.RESTART, "n2", Slot.BLUE, "mode restart needs a release that serves"),
+        (Mode.FIRST, "n3", Slot.BLUE, CHANGED),
+        (Mode.RESTART, "n2", Slot.BLUE, f"mode restart {PROMOTED}"),
         (Mode.IN_PLACE, "n2", Slot.GREEN, "slot green has the traffic"),
         (Mode.IN_PLACE, "n3", Slot.BLUE, "mode in-place does not fit these nodes"),
         (Mode.BESIDE, "n3", Slot.BLUE, "mode beside does not fit these nodes"),
@@ -142,7 +145,7 @@ def test_without_an_active_release_only_a_first_deploy_is_accepted() -> None:
     journal = world.leader.journal
     deploy = Deploy("c", journal.revision, C, Mode.IN_PLACE)
 
-    assert why(answer(world, journal, deploy)) == "mode in-place needs a release that serves"
+    assert why(answer(world, journal, deploy)) == f"mode in-place {PROMOTED}"
     assert isinstance(answer(world, journal, replace(deploy, mode=Mode.FIRST), gateway=None), Journal)
     assert why(answer(world, journal, Stop("stop", journal.revision))) == "chat does not run"
 
@@ -182,7 +185,7 @@ def test_a_swap_makes_way_only_once_it_needs_an_operator_and_nothing_serves() ->
 
     assert why(answer(story.world, story.journal, deploy)) == busy
     assert isinstance(answer(story.world, stuck, deploy), Journal)
-    assert why(answer(story.world, stuck, across)) == "mode across needs a release that serves"
+    assert why(answer(story.world, stuck, across)) == f"mode across {PROMOTED}"
     assert why(answer(story.world, stuck, deploy, gateway=None)) == busy
 
 

@@ -138,7 +138,7 @@ def test_a_rebuild_gives_up_only_what_was_lost() -> None:
     )
 
     assert (kept.term, kept.leader, kept.peers, kept.without) == (2, "n2", ("n1", "n3"), frozenset({"n1"}))
-    assert (kept.active, kept.swap, kept.stopped) == (first, swapping.swap, ())
+    assert (kept.active, kept.swap, kept.stopped) == (first, None, tuple(target.ranks))
     assert (lost.active, lost.swap, lost.stopped) == (first, None, tuple(target.ranks))
     assert (active_lost.active, active_lost.swap, active_lost.stopped) == (None, swapping.swap, tuple(first.ranks))
     assert twice.stopped == tuple(target.ranks)

@@ -51,6 +51,8 @@ def test_a_pair_that_serves_moves_to_other_nodes_one_of_them_shared() -> None:
 
 def test_a_slot_that_has_the_traffic_is_not_given_to_a_first_release() -> None:
     story = Story(serving(MODES["across"][0])).fault("a-r0 is hung")
+    leader = story.world.leader
+    story.world = story.world.with_leader(replace(leader, journal=replace(leader.journal, trouble="a does not answer")))
 
     assert not story.deploy(Mode.FIRST, "n3", slot=Slot.BLUE)
     assert story.deploy(Mode.FIRST, "n3", slot=Slot.GREEN)
@@ -242,7 +244,8 @@ def test_what_its_guard_watches_has_a_bound(phase: Phase, bound_s: float) -> Non
     effect = step(journal, replace(fleet, waited_s=bound_s))
 
     assert isinstance(effect, WriteJournal)
-    assert effect.journal.trouble == f"no progress in phase '{phase}'"
+    assert effect.journal.swap
+    assert (effect.journal.swap.reverting, effect.journal.swap.why) == (True, f"no progress in phase '{phase}'")
 
 
 def test_a_drain_while_neither_release_answers_has_a_bound() -> None:
@@ -286,8 +289,8 @@ def test_an_operator_is_needed_until_a_wait_is_known_again_and_within_its_bound(
     journal = Story.of("in-place").until(Phase.LOAD).journal
     swap = journal.swap
     assert swap is not None
-    engine = EngineReport("b-r0", EngineState.LOADING, swap.key)
-    report = Report("n2", "b", 1, journal.revision, journal.revision, (engine,))
+    engine, old = EngineReport("b-r0", EngineState.LOADING, swap.key), EngineReport("a-r0", EngineState.LOADING)
+    report = Report("n2", "b", 1, journal.revision, journal.revision, (engine, old))
     view = GatewayView(slots={Slot.GREEN: "b", Slot.BLUE: "a"})
     loads = FleetState({"n2": report}, view, frozenset({"n2"}))
     journal = replace(journal, trouble="no progress in phase 'wait until ready'")

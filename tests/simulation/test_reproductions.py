@@ -124,7 +124,7 @@ def test_p6_gateway_and_guards_change_only_while_no_service_does(mode: str) -> N
     for node in NODES:
         story.fault(f"crash of the guard on {node}")
 
-    assert explore(story.world, faults_=1, intents=0, before=4).ends
+    assert explore(story.world, faults_=1, intents=0).ends
     assert (active(story.settle()), story.world.starts) == ("b", starts)
 
 
@@ -372,7 +372,7 @@ def test_a_new_release_that_dies_beside_a_warm_one_gives_it_the_traffic_and_stop
     """Its guard may have started it again meanwhile. The end is the same if anything else fails on the way."""
     story = Story.of(mode).until(phase).fault(f"b-r0 is {hurt}")
     if phase is Phase.RETIRE:
-        assert explore(story.world, faults_=1, intents=0, before=1).ends
+        assert explore(story.world, faults_=1, intents=0).ends
 
     story.settle()
 
