@@ -75,10 +75,10 @@ def current(state: ServiceState, without: frozenset[str] = frozenset()) -> Curre
     journal, swap = state.journal, state.swap
     if journal.stopping:
         raise Busy(f"{journal.service} is being stopped", next_step=f"sparkops follow {journal.service}")
-    if swap and not (journal.trouble and state.fails):
+    if swap and not (state.needs_operator and state.fails):
         problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
         raise Busy(problem, next_step="\n".join(ways_out(journal.service)))
-    source = kept(journal, without, fails=state.fails)
+    source = kept(journal, without, fails=state.fails, stuck=bool(state.needs_operator))
     active = journal.active.slot if journal.active else None
     slot = (state.gateway.active if state.gateway else None) or active
     idle = tuple(item for item in journal.deployments if item != source)

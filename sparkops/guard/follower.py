@@ -75,7 +75,7 @@ class Follower:
             self._note_expendable()
             self._reader.require_recent()
             work = "; ".join(filter(None, (self.leases.text, self.cordon.text)))
-            return report(self.node.name, service.order, service.local(self._boot), work)
+            return report(self.node.name, service.order, service.local(self._boot), work, self._load_beside(service))
 
     def progress(self, name: str) -> Mapping[str, str]:
         """Return one line for each container of a service that something is in progress for."""
@@ -99,6 +99,17 @@ class Follower:
         """Return the container whose start waits for another load of the node, and was not refused; empty if none."""
         container = next_start(service, self._moment(service))
         return container if container and not service.start(container).hindered else ""
+
+    def _others(self, service: LocalService) -> list[LocalService]:
+        return [other for other in self._by_name.values() if other is not service]
+
+    def _load_beside(self, service: LocalService) -> str:
+        """Return the engine of another service that loads, or is promoted and about to; empty if none does."""
+        for other in self._others(service):
+            armed = other.record.armed
+            if other.loads or (armed and self._queued(other) == armed.container):
+                return armed.container if armed else f"an engine of {other.name}"
+        return ""
 
     def lease(self, holder: str) -> AbstractContextManager[None]:
         """Let no engine start to load here while the context lasts. Raises Busy while one may, NotReady if unknown."""
@@ -255,8 +266,10 @@ class Follower:
         return next_task(service, moment)
 
     def _moment(self, service: LocalService) -> Moment:
-        loads = any(other.loads for other in self._by_name.values() if other is not service)
-        return Moment(self._boot, loads or bool(self.leases.awaited), self._marked_s, time.monotonic())
+        others = self._others(service)
+        loads = any(other.loads for other in others)
+        reserved_gib = sum(other.reserved_gib for other in others)
+        return Moment(self._boot, loads or bool(self.leases.awaited), self._marked_s, time.monotonic(), reserved_gib)
 
     def _write(self, service: LocalService, effect: Note) -> None:
         self.jobs.notes.write(service, effect, self._boot)

@@ -170,14 +170,16 @@ class Jobs:
                 self.engines.stop(container, loading=service.loading(container))
             case effects.ProveEngine(container=container, key=key):
                 self._prove(service, container, key, job.cancel)
-            case Measure(container=container):
-                self._measure(service, container, job.cancel)
+            case Measure():
+                self._measure(service, job.task, job.cancel)
 
     def _failed(self, service: LocalService, job: Job, why: str, *, lost: bool = False) -> None:
         """Note why a task failed. `lost`: Docker or a connection failed, which shows nothing about the engine."""
         self.log(f"{service.name}: {job.task}: {why}")
         with self.lock:
             match job.task:
+                case effects.CreateEngine(rank=rank) if rank == service.record.armed:
+                    self.notes.refused(service, rank.container, why, lost=lost)
                 case effects.CreateEngine(rank=rank):
                     service.start(rank.container).problem = why
                 case effects.StartEngine(container=container):
@@ -203,7 +205,8 @@ class Jobs:
             start.run.unwatch()
             start.progress = ""
 
-    def _measure(self, service: LocalService, container: str, cancel: threading.Event) -> None:
+    def _measure(self, service: LocalService, task: Measure, cancel: threading.Event) -> None:
+        container = task.container
         recipe, key = self._recipe(service, container), service.record.key(container)
         drop = service.start(container).dropped != key
         guard = self.engines.container(CONTAINER) if drop else None
@@ -217,15 +220,18 @@ class Jobs:
         room = MeasuredRoom(measuring.free_gib(), began_s, time.monotonic())
         with self.lock:
             service.start(container).room = room
-            self._note_lack(service, container, room, recipe.swap.memory_timeout_s)
+            self._note_lack(service, task, room, recipe.swap.memory_timeout_s)
 
     @staticmethod
-    def _note_lack(service: LocalService, container: str, room: MeasuredRoom, patience_s: float) -> None:
+    def _note_lack(service: LocalService, task: Measure, room: MeasuredRoom, patience_s: float) -> None:
         """Report a start as failed that lacks memory for too long; the leader decides which release serves."""
-        start = service.start(container)
-        if room.free_gib >= service.ranks[container].claim_gib:
+        start, claim_gib = service.start(task.container), service.ranks[task.container].claim_gib
+        if room.free_gib >= claim_gib + task.reserved_gib:
             start.lacking_s = None
             return
+        if room.free_gib >= claim_gib:
+            reserved = f"{task.reserved_gib:g} GiB reserved for promoted engines that start again"
+            start.progress = f"{LACK}{claim_gib:g} GiB claimed, {reserved}, {room.free_gib:.1f} GiB available"
         if start.lacking_s is None:
             start.lacking_s = room.began_s
         if room.ended_s - start.lacking_s >= patience_s:

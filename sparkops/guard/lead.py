@@ -18,7 +18,7 @@ from sparkops.notices.catalogue import Code, noted
 from sparkops.swap import effects
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.events import SwapEvent, narrate
-from sparkops.swap.fleet_state import FleetState, Report
+from sparkops.swap.fleet_state import EngineReport, FleetState, Report
 from sparkops.swap.intents import Deploy, Forget, Intent, NothingToDo, Refused, accept
 from sparkops.swap.journal import RESTARTS, Journal, Swap
 from sparkops.swap.leader import needs_operator, step
@@ -44,12 +44,12 @@ class PhaseClocks:
 
     def tick(self, now_s: float, phase: object, state: object, *, sampled: bool) -> None:
         """Advance by the time since the last call. `state`: what the phase may wait for."""
-        passed_s = 0.0 if self.last_s is None else min(now_s - self.last_s, LONGEST_GAP_S)
+        passed_s = 0.0 if self.last_s is None else now_s - self.last_s
         self.last_s = now_s
         if phase != self.phase:
             self.sampled_s, self.phase, self.known = 0.0, phase, set()
         elif sampled:
-            self.sampled_s += passed_s
+            self.sampled_s += min(passed_s, LONGEST_GAP_S)
         self.waited_s = self.waited_s + passed_s if state in self.known else 0.0
         self.known.add(state)
 
@@ -321,7 +321,22 @@ class Lead:
 
 
 def _moving(journal: Journal, reports: Mapping[str, Report]) -> object:
-    """Return the parts of reports that show progress of a service: each phase of a start changes them."""
+    """Return the parts of reports that show progress of a service: each phase of a start changes them.
+
+    Of a text only whether there is one: its figures are for people, and may change for ever.
+    """
     ranks = (*(rank for item in journal.deployments for rank in item.ranks), *journal.stopped)
-    nodes = sorted({rank.node for rank in ranks} & set(reports))
-    return tuple((node, reports[node].adopted, reports[node].armed, reports[node].engines) for node in nodes)
+    relevant = [reports[node] for node in sorted({rank.node for rank in ranks} & set(reports))]
+    return tuple(
+        (report.node, report.adopted, report.armed, bool(report.load), tuple(map(_coded, report.engines)))
+        for report in relevant
+    )
+
+
+def _coded(engine: EngineReport) -> EngineReport:
+    return replace(
+        engine,
+        problem=str(bool(engine.problem)),
+        dead=str(bool(engine.dead)),
+        garbled=str(bool(engine.garbled)),
+    )

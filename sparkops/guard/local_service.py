@@ -263,6 +263,13 @@ class LocalService:
         loading = any(self._state(container) is EngineState.LOADING for container in existing)
         return bool(self.pending) or unread or loading
 
+    @property
+    def reserved_gib(self) -> float:
+        """Memory that its boot record claims in GiB, while that engine does not run and no operator stopped it."""
+        armed = self.record.armed
+        waits = armed is not None and armed.container not in self.running | self.by_hand
+        return armed.claim_gib if armed and waits else 0.0
+
     def promoted(self, boot: str) -> Iterator[PromotedRank]:
         """Yield the containers of the active release on this node; none during a swap or stop, or without orders.
 

@@ -9,7 +9,7 @@ from sparkops.guard.local_service import LocalService
 from sparkops.guard.tasks import Measure, MeasuredRoom, Task
 from sparkops.swap import orders
 from sparkops.swap.effects import MarkRestart, MarkStart
-from sparkops.swap.follower import reconcile
+from sparkops.swap.follower import reconcile, reserved_gib
 
 ROOM_S = 3.0
 """How long a measurement of free memory counts."""
@@ -20,13 +20,14 @@ class Moment:
     """The state of the node at a decision. Times in monotonic seconds.
 
     `blocked`: another engine of the node loads, or nothing may load now. `marked_s`: when a start was marked last on
-    the node.
+    the node. `reserved_gib`: memory of the promoted engines of other services that do not run.
     """
 
     boot: str
     blocked: bool
     marked_s: float
     now_s: float
+    reserved_gib: float = 0.0
 
     def counts(self, room: MeasuredRoom | None) -> bool:
         """Return whether a measurement is recent, and no start has begun since."""
@@ -40,13 +41,14 @@ def next_task(service: LocalService, moment: Moment) -> Task | None:
     """
     free_gib = -math.inf if moment.blocked else math.inf
     while True:
-        effect = reconcile(service.order, service.local(moment.boot, free_gib, moment.now_s))
+        local = replace(service.local(moment.boot, free_gib, moment.now_s), reserved_gib=moment.reserved_gib)
+        effect = reconcile(service.order, local)
         if not isinstance(effect, MarkStart | MarkRestart):
             return effect
-        room = service.start(effect.container).room
+        room, rank = service.start(effect.container).room, service.ranks[effect.container]
         if room is None or not moment.counts(room):
-            return Measure(effect.container)
-        if room.free_gib >= service.ranks[effect.container].claim_gib:
+            return Measure(effect.container, reserved_gib(rank, local))
+        if room.free_gib >= rank.claim_gib + reserved_gib(rank, local):
             return effect
         free_gib = min(free_gib, room.free_gib)
 

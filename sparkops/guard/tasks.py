@@ -13,6 +13,8 @@ class Measure:
     """Task of a guard: find out what is free for the start of a container. Not an effect: it changes nothing."""
 
     container: str
+    reserved_gib: float = 0.0
+    """Memory that the start leaves for promoted engines of other services, in GiB."""
 
     def __str__(self) -> str:
         return f"measure free memory for {self.container}"

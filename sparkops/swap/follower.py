@@ -214,15 +214,12 @@ def _prove(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
 
 def _fits(rank: RankSpec, local: Local) -> bool:
     """Return whether no other engine loads and the needed memory is free."""
-    return not local.loading and local.free_gib >= needed_gib(rank, local)
+    return not local.loading and local.free_gib >= rank.claim_gib + reserved_gib(rank, local)
 
 
-def needed_gib(rank: RankSpec, local: Local) -> float:
-    """Return the free memory in GiB with which a start may begin.
-
-    Beside its claim a release that is not promoted leaves what the boot records of other services need.
-    """
-    return rank.claim_gib + (0.0 if rank == local.record.armed else local.reserved_gib)
+def reserved_gib(rank: RankSpec, local: Local) -> float:
+    """Return the memory in GiB that a start leaves beside its claim: what boot records name comes first."""
+    return 0.0 if rank == local.record.armed else local.reserved_gib
 
 
 def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:

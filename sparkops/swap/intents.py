@@ -154,11 +154,12 @@ def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
 def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
     swap, active = journal.unfinished, journal.active
     fails = not _serves(journal, fleet)
-    if swap and not (journal.trouble and fails):
+    stuck = bool(journal.trouble) or not fleet.confirmed(journal)
+    if swap and not (stuck and fails):
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
     if active == intent.target and not fails:
         return NothingToDo(f"{intent.target.release} is active")
-    if intent.mode is Mode.FIRST and kept(journal, intent.without, fails=fails):
+    if intent.mode is Mode.FIRST and kept(journal, intent.without, fails=fails, stuck=stuck):
         return Refused(CHANGED, Code.BUSY)
     if problem := _unreached(journal, intent, fleet) or _misfit(journal, intent, fleet):
         return Refused(problem)
@@ -170,14 +171,14 @@ def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
     return cleared.begun(intent.id, intent.mode, intent.target, automatic=intent.automatic, retire=retire)
 
 
-def kept(journal: Journal, without: frozenset[str], *, fails: bool) -> Deployment | None:
+def kept(journal: Journal, without: frozenset[str], *, fails: bool, stuck: bool) -> Deployment | None:
     """Return the promoted release, which runs until a new one takes its place; None if there is none to keep.
 
-    `fails`: whether clients get no answers. That may last a moment: a release is given up once the service needs an
-    operator, or with its node.
+    `fails`: whether clients get no answers. That may last a moment: a release is given up once the service is `stuck`,
+    so that it needs an operator, or with its node.
     """
     active = journal.active
-    if active is None or (fails and (journal.trouble or active.nodes & without)):
+    if active is None or (fails and (stuck or active.nodes & without)):
         return None
     return active
 

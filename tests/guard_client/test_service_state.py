@@ -111,7 +111,7 @@ def test_what_may_serve_is_never_taken_for_failed() -> None:
 def test_a_release_that_does_not_answer_makes_room_and_the_other_slot_is_taken() -> None:
     failing = reported(serving().journal, Answer.NO)
 
-    given_up = replace(failing, journal=replace(failing.journal, trouble="it does not answer"))
+    given_up = replace(failing, needs_operator="it does not answer")
 
     assert current(failing) == Current(deployed(), Slot.BLUE), "it may answer in a moment"
     assert current(given_up) == Current(None, Slot.BLUE, (deployed(),))

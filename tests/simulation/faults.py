@@ -71,7 +71,10 @@ def _node(world: World, machine: Machine) -> Iterator[Transition]:
         _guard(world, machine), _fresh(machine), f"memory of {machine.name} runs out as its guard restarts"
     )
     if pruned := _pruned(machine):
-        yield f"docker container prune on {machine.name}", world.with_machine(pruned)
+        removed = {engine.container for engine in machine.engines} - {engine.container for engine in pruned.engines}
+        starts = frozenset(start for start in world.starts if start[0] not in removed)  # a new container has none
+        after = replace(world.with_machine(pruned), starts=starts)
+        yield f"docker container prune on {machine.name}", after
     if not machine.leased and grants(machine):
         yield f"a lease on {machine.name}", world.with_machine(one_machine(replace(machine, leased=True)))
     if not (machine.cordoned or (machine.journal and load_ahead(machine.journal, machine.name))):

@@ -369,7 +369,8 @@ def live(world: World, *, intervened: bool) -> list[str]:
     needed = journal.active or (journal.swap.target if journal.swap else None)
     places = _places(needed) if needed else set()
     broken = {(machine.name, engine.container) for machine, engine in world.engines() if engine.broken}
-    taken = places & broken or lost & {world.gateway.node, *(node for node, _ in places)}
+    unconfirmed = set(journal.peers) - journal.without <= lost and not _confirmed(leader)
+    taken = unconfirmed or places & broken or lost & {world.gateway.node, *(node for node, _ in places)}
     if taken or (needed and _too_large(world, needed)):
         return wrongs
     if why := needs_operator(journal, world.fleet(leader)):
