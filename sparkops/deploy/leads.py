@@ -84,7 +84,8 @@ def known(connected: Connected, leader: Leader, service: str, report: OnEvent) -
     Raises PlanRefused where the service is deployed by another leader, or without a gateway: its port is not free.
     """
     name = leader.node.name
-    state = state_by(connected.member(name), leader, service)
+    asked = leader.state(service) if connected.member(name).engine.container(CONTAINER) else None
+    state = asked if asked and asked.journal.revision else None
     if state and state.journal.leader == name and not state.direct:
         return state
     if state and state.journal.deployments and not state.direct:
@@ -92,7 +93,7 @@ def known(connected: Connected, leader: Leader, service: str, report: OnEvent) -
     if nodes := without_gateway(connected, service, report):
         problem = f"{service} serves without a gateway on {' and '.join(nodes)}, by an earlier version of sparkops"
         raise PlanRefused(problem, next_step=f"sparkops stop {service}, then deploy it again")
-    return ServiceState(Journal(service, name))
+    return ServiceState(Journal(service, name), promoted=asked.promoted if asked else ())
 
 
 def _led_by(connected: Connected, service: str, leader: str) -> PlanRefused:

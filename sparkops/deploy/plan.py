@@ -19,7 +19,7 @@ from sparkops.network.facts import NodeFabric
 from sparkops.network.finding import Finding, require
 from sparkops.network.topology import Fabric
 from sparkops.release import Rank, Release
-from sparkops.swap.model import PHASES, Deployment, Mode, Phase
+from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
 
 
 class ShortOfMemory(PlanRefused):
@@ -61,6 +61,8 @@ class Site:
     """Node and container of engines that an earlier change stops."""
     provided: bool = False
     """Whether image and weights are brought to the node before the deploy."""
+    waiting: tuple[RankSpec, ...] = ()
+    """Promoted ranks of the node that do not run: their guards start them again."""
 
     @property
     def running(self) -> bool:
@@ -83,9 +85,14 @@ class Site:
         """Return the reserve in GiB: none on a discrete GPU, where a full memory is an error and wedges no node."""
         return 0.0 if pool.of else self.reserve_gib
 
+    def waiting_gib(self, pool: Pool) -> float:
+        """Return the GiB of a pool that promoted engines take which do not run now."""
+        return sum(rank.claim_gib if pool.claimed else min(rank.claim_gib, HOST_GIB) for rank in self.waiting)
+
     def remaining_gib(self, pool: Pool) -> float:
         """Return the GiB that remain of a pool once the rank runs."""
-        return pool.available_gib + self.back_gib(pool) - self.kept_gib(pool) - pool.need_gib
+        left_gib = pool.available_gib + self.back_gib(pool) - self.kept_gib(pool) - self.waiting_gib(pool)
+        return left_gib - pool.need_gib
 
     def arithmetic(self, pool: Pool) -> str:
         if self.running:
@@ -94,6 +101,7 @@ class Site:
         parts = [f"{pool.available_gib:.1f} GiB{pool.of} available"]
         parts += [f"+ {back_gib:g} freed"] if back_gib else []
         parts += [f"- {kept_gib:g} reserved"] if kept_gib else []
+        parts += [f"- {rank.claim_gib:g} for {rank.container}, which starts again" for rank in self.waiting]
         how = f"{remaining_gib:.1f} GiB left" if remaining_gib >= 0 else f"{-remaining_gib:.1f} GiB short"
         return f"{' '.join(parts)} - {pool.need_gib:g} {'claimed' if pool.claimed else 'of the host side'}: {how}"
 
@@ -203,9 +211,17 @@ class Plan:
                 self._reserve_gib(rank, stops),
                 self.current.ending,
                 rank.node in self.options.provided,
+                self._waiting(rank.node, stops),
             )
             for rank in self.ranks
         )
+
+    def _waiting(self, node: str, stops: frozenset[str]) -> tuple[RankSpec, ...]:
+        """Return the promoted ranks of a node that neither run nor are about to be replaced."""
+        runs = {container.name for container in self.nodes[node].containers if container.running}
+        own = self.source.ranks if self.source else ()
+        promoted = (*self.current.promoted, *own)
+        return tuple(rank for rank in promoted if rank.node == node and rank.container not in runs | stops)
 
     def _reserve_gib(self, rank: Rank, stops: frozenset[str]) -> float:
         """Refuse what puts other running engines at risk; a node without any has nothing to protect."""

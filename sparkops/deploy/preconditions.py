@@ -18,7 +18,8 @@ from sparkops.nodes.host import HostFacts
 from sparkops.release import Rank, Release
 from sparkops.startup.estimate import Forecast
 from sparkops.swap.intents import kept
-from sparkops.swap.model import Deployment
+from sparkops.swap.model import Deployment, RankSpec
+from sparkops.swap.trouble import UNCONFIRMED
 from sparkops.weights.checkpoint import Checkpoint
 from sparkops.weights.plan import in_words, refused, unreadable
 from sparkops.weights.steps import read_by_engine, remedy
@@ -58,6 +59,8 @@ class Current:
     """Releases without traffic whose engines may run: warm for a rollback, or failed. They make room."""
     ending: frozenset[tuple[str, str]] = frozenset()
     """Node and container of engines that the leader stops. Until a guard has confirmed it, they may hold memory."""
+    promoted: tuple[RankSpec, ...] = ()
+    """The ranks of other services' releases. Those that do not run start again, so that their memory is taken."""
     gap: Forecast | None = None
     """How long the new release takes to start on the node of the one that serves; None: unknown."""
 
@@ -75,14 +78,15 @@ def current(state: ServiceState, without: frozenset[str] = frozenset()) -> Curre
     journal, swap = state.journal, state.swap
     if journal.stopping:
         raise Busy(f"{journal.service} is being stopped", next_step=f"sparkops follow {journal.service}")
-    if swap and not (state.needs_operator and state.fails):
+    unconfirmed = state.needs_operator.startswith(UNCONFIRMED)
+    if swap and not unconfirmed and not (state.needs_operator and state.fails):
         problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
         raise Busy(problem, next_step="\n".join(ways_out(journal.service)))
     source = kept(journal, without, fails=state.fails, stuck=bool(state.needs_operator))
     active = journal.active.slot if journal.active else None
     slot = (state.gateway.active if state.gateway else None) or active
     idle = tuple(item for item in journal.deployments if item != source)
-    return Current(source, slot, idle, frozenset(rank.place for rank in journal.stopped))
+    return Current(source, slot, idle, frozenset(rank.place for rank in journal.stopped), state.promoted)
 
 
 def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:

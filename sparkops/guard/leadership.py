@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +29,7 @@ from sparkops.swap import wire
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.intents import Code, Intent, NothingToDo, Refused, Stop
 from sparkops.swap.journal import Journal
+from sparkops.swap.model import RankSpec
 from sparkops.swap.orders import Order
 from sparkops.swap.rebuild import taken
 
@@ -101,6 +102,15 @@ class Leadership:
             and not lead.journal.forgotten
             and self._known_term(service) <= lead.journal.term
         )
+
+    def promoted(self, besides: str) -> Iterator[RankSpec]:
+        """Yield the ranks of the other services' releases, which their guards start again, without their specs."""
+        for lead in tuple(self.leads.values()):
+            journal = lead.journal
+            for rank in journal.active.ranks if journal.active and journal.service != besides else ():
+                engine = lead.fleet.engine(journal, rank)
+                if not (engine and engine.by_hand):
+                    yield replace(rank, spec="")
 
     def _known_term(self, service: str) -> int:
         """Return the newest term in the record of a service; 0 for one that cannot be read: `shown` reports it."""

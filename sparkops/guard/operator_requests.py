@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.intents import changing
 from sparkops.swap.journal import Journal
+from sparkops.swap.model import RankSpec
 
 
 def as_json(
@@ -28,6 +29,7 @@ def as_json(
     lost: Mapping[str, str],
     last: int,
     warm_until: float | None = None,
+    promoted: Iterable[RankSpec] = (),
 ) -> dict[str, Any]:
     """Return the reply to `state`, where nothing needs an operator and the service is behind a gateway."""
     expected = {journal.leader, *journal.peers, *(rank.node for rank in journal.halting)} if journal else set()
@@ -42,6 +44,7 @@ def as_json(
         "why_missing": dict(lost),
         "last": last,
         "warm_until": warm_until,
+        "promoted": [wire.plain(RankSpec, rank) for rank in promoted],
     }
 
 
@@ -69,10 +72,12 @@ class OperatorRequests:
         copy, trouble = self._copy(service)
         events = leadership.state.events(service) if lead or copy else []
         last, reach = events[-1]["n"] if events else 0, leadership.members.reach
+        promoted = tuple(leadership.promoted(besides=service))
         if lead is None or (copy and copy.term > lead.journal.term):
-            return {**as_json(copy, FleetState(), {}, reach.lost, last), "needs_operator": trouble}
+            shown = as_json(copy, FleetState(), {}, reach.lost, last, promoted=promoted)
+            return {**shown, "needs_operator": trouble}
         progress = {**reach.progress(service), leadership.node.name: leadership.follower.progress(service)}
-        shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last, lead.warm_until())
+        shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last, lead.warm_until(), promoted)
         return {**shown, "needs_operator": trouble or lead.trouble(), "direct": isinstance(lead.front, EarlierFront)}
 
     def _copy(self, service: str) -> tuple[Journal | None, str]:

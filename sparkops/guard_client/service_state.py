@@ -10,7 +10,7 @@ from sparkops.errors import PlanRefused
 from sparkops.swap import values
 from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import Journal, Swap
-from sparkops.swap.model import Answer, Deployment
+from sparkops.swap.model import Answer, Deployment, RankSpec
 from sparkops.swap.orders import traffic
 
 Progress = Mapping[str, Mapping[str, str]]
@@ -37,6 +37,9 @@ class ServiceState:
     """Whether an earlier version has deployed it without a gateway, so that it can only be stopped."""
     warm_until: float | None = None
     """When the old release stops that is kept warm, in Unix time; None without one, if late, and of older guards."""
+
+    promoted: tuple[RankSpec, ...] = ()
+    """The ranks of the other services' releases: their guards start them again, so that their memory is taken."""
 
     @property
     def swap(self) -> Swap | None:
@@ -68,6 +71,7 @@ def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
         last=reply["last"],
         direct=reply.get("direct", False),
         warm_until=reply.get("warm_until"),
+        promoted=tuple(values.parse(RankSpec, rank) for rank in reply.get("promoted", ())),
     )
 
 

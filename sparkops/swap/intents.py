@@ -154,8 +154,11 @@ def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
 def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
     swap, active = journal.unfinished, journal.active
     fails = not _serves(journal, fleet)
-    stuck = bool(journal.trouble) or not fleet.confirmed(journal)
-    if swap and not (stuck and fails):
+    confirmed = fleet.confirmed(
+        journal
+    )  # otherwise this intent gives the other guards up, and nothing moves without it
+    stuck = bool(journal.trouble) or not confirmed
+    if swap and confirmed and not (stuck and fails):
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
     if active == intent.target and not fails:
         return NothingToDo(f"{intent.target.release} is active")

@@ -102,7 +102,6 @@ def _give_up(
 
     It can start in place if all of it is known to be at rest, and no change of the gateway fails, which a return needs.
     """
-    swap = journal.swap
     bound_s = max((item.limits.unknown_s for item in journal.deployments), default=Limits().unknown_s)
     passed_s = fleet.waited_s if waited_s is None else waited_s
     if passed_s < (bound_s if longest_s is None else longest_s):

@@ -146,7 +146,7 @@ def test_a_swap_that_needs_an_operator_may_be_replaced_once_nothing_answers() ->
 
     with pytest.raises(Busy):
         current(stuck)
-    failing = reported(stuck.journal, Answer.NO)
+    failing = replace(reported(stuck.journal, Answer.NO), needs_operator="no progress")
     swap = stuck.journal.swap
     assert swap is not None
     assert current(failing) == Current(None, Slot.BLUE, (deployed(), swap.target))

@@ -117,6 +117,9 @@ def _ending(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     if before is None or after is None or before.key != after.key or after.phase.order <= before.phase.order:
         return
     exists = {(machine.name, engine.container) for machine, engine in world.engines()}
+    exists |= {
+        (report.node, engine.container) for report in leader.reports for engine in report.engines
+    }  # until removed
     alive = [(machine, engine) for machine, engine in world.engines() if engine.running and not machine.lost]
     running = {(machine.name, engine.container) for machine, engine in alive}
     if before.phase is Phase.PREPARE and _places(before.target) - exists:

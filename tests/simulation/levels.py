@@ -36,9 +36,7 @@ class Level:
 
     def run(self, limit: int = 10_000_000) -> Result:
         """Explore it. Raises Violation where a law is broken or more than `limit` states are visited."""
-        start = deploying(
-            self.mode, turns=self.turns, automatic=self.automatic, beside=self.beside, claim=self.claim
-        )
+        start = deploying(self.mode, turns=self.turns, automatic=self.automatic, beside=self.beside, claim=self.claim)
         anytime = self.faults <= 1  # with two faults that is ten times the states
         return explore(start, faults_=self.faults, intents=self.intents, limit=limit, anytime=anytime)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from sparkops.names import Slot
 from sparkops.swap.intents import Cancel, Deploy
@@ -74,5 +75,9 @@ def _slot(world: World, journal: Journal) -> Slot:
 def _deployed(world: World, target: Deployment, without: frozenset[str]) -> Iterator[World]:
     """Yield the world after a deploy, in each mode that the leader accepts: the plan chooses one that fits."""
     for mode in (Mode.FIRST, Mode.ACROSS, Mode.IN_PLACE):
-        if after := ask(world, lambda id_, revision, mode=mode: Deploy(id_, revision, target, mode, without=without)):
+        if after := ask(world, partial(_deploy, target, mode, without)):
             yield after
+
+
+def _deploy(target: Deployment, mode: Mode, without: frozenset[str], name: str, revision: int) -> Deploy:
+    return Deploy(name, revision, target, mode, without=without)

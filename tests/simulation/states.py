@@ -54,8 +54,9 @@ def _machine_key(machine: Machine) -> Hashable:
     return (
         "machine", machine.name, machine.lost, machine.full, machine.refusing, machine.mute, machine.leased,
         machine.cordoned, machine.joined,
-        machine.engines, machine.other, machine.halted, machine.pending, machine.restarting, machine.stopping, machine.refused,
-        machine.unasked, machine.found, machine.proofs, machine.problems, _order(machine.order), _order(machine.late),
+        machine.engines, machine.other, machine.halted, machine.pending, machine.restarting, machine.stopping,
+        machine.refused, machine.unasked, machine.found, machine.proofs, machine.problems, _order(machine.order),
+        _order(machine.late),
         record.term, _journal(record.copy), record.armed, record.alone, record.started, record.earlier, record.down,
         record.boot, record.restarts,
     )  # fmt: skip

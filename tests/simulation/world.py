@@ -107,8 +107,8 @@ class Machine:
     @property
     def free(self) -> float:
         """Memory that no engine takes, in tokens."""
-        others = (self.other,) if self.other else ()
-        return CAPACITY - sum(engine.claim for engine in (*self.engines, *others) if engine.running)
+        others = self.other.claim if self.other and self.other.running else 0.0
+        return CAPACITY - others - sum(engine.claim for engine in self.engines if engine.running)
 
     @property
     def other_loads(self) -> bool:

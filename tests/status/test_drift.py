@@ -69,19 +69,28 @@ def test_a_swap_in_progress_is_no_drift() -> None:
 
 SILENT = "q-1 does not answer"
 WAITS = "no progress in phase 'start'"
-SWAPPING = JOURNAL.begun("i1", Mode.ACROSS, NEW, automatic=False)
+SWAPPING = replace(JOURNAL, active=at(NEW_RELEASE, Slot.BLUE, "n1")).begun("i1", Mode.ACROSS, NEW, automatic=False)
+FIRST = JOURNAL.begun("i1", Mode.FIRST, NEW, automatic=False)
 
 
 @pytest.mark.parametrize(
     ("journal", "why", "missing", "step"),
     [
         (SWAPPING, WAITS, (), "sparkops doctor\nsparkops cancel chat"),
+        (FIRST, WAITS, (), "sparkops doctor\nsparkops deploy RECIPE"),
         (SWAPPING, "exited", ("n2",), "sparkops logs chat\nsparkops deploy RECIPE --without n2"),
         (replace(JOURNAL, active=NEW), SILENT, (), "sparkops logs chat\nsparkops deploy RECIPE"),
         (replace(JOURNAL, active=NEW), SILENT, ("n2",), "sparkops logs chat\nsparkops deploy RECIPE --without n2"),
         (replace(JOURNAL, active=NEW), SILENT, ("n3",), "sparkops logs chat\nsparkops deploy RECIPE"),
     ],
-    ids=["a swap that waits", "a swap to a lost node", "no answer", "a lost node", "another lost node"],
+    ids=[
+        "a swap that waits",
+        "a first deploy that waits",
+        "a swap to a lost node",
+        "no answer",
+        "a lost node",
+        "another lost node",
+    ],
 )
 def test_what_the_leader_cannot_do_needs_an_operator(
     journal: Journal, why: str, missing: tuple[str, ...], step: str
