@@ -45,8 +45,8 @@ class LocalNode:
         to, out, err = (cast("IO[bytes]", pipe) for pipe in (process.stdin, process.stdout, process.stderr))
         outputs = {out: Output(on_line, answer=on_line is None), err: Output(on_line)}
         with out, err:
-            feeding = feed(command.stdin, stdin, to.write, to.close)
             try:
+                feeding = self._feed(command, stdin, to)
                 self._read(command, process, outputs, feeding)
             except TooLong as error:
                 _stop(process)
@@ -67,6 +67,13 @@ class LocalNode:
             problem = f"`{command.argv[0]}` cannot be started on this machine: {error.strerror}"
             step = "Install Docker Engine." if command.argv[0] == "docker" else ""
             raise NotReady(self.name, problem, next_step=step) from None
+
+    def _feed(self, command: Command, stdin: Iterable[bytes], to: IO[bytes]) -> Feed:
+        try:
+            return feed(command.stdin, stdin, to.write, to.close)
+        except OSError as error:
+            to.close()
+            raise NotReady(self.name, f"`{command}` cannot be run on this machine: {error.strerror}") from None
 
     def _read(
         self, command: Command, process: subprocess.Popen[bytes], outputs: Mapping[IO[bytes], Output], feeding: Feed
@@ -119,23 +126,37 @@ class LocalNode:
             return self.dial(self.docker)
         trace(self.name, command)
         near, far = socket.socketpair()
-        with far:
-            try:
-                process = subprocess.Popen(
-                    command.argv,
-                    stdin=far.fileno(),
-                    stdout=far.fileno(),
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-            except OSError:
-                near.close()
-                raise
-        threading.Thread(target=process.wait, daemon=True).start()  # reaps the process
-        return near
+        with near, far:
+            process = subprocess.Popen(
+                command.argv,
+                stdin=far.fileno(),
+                stdout=far.fileno(),
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            return _ProgramSocket(near, process)
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
+
+
+class _ProgramSocket(socket.socket):
+    """The near end of a program's stdin and stdout, which ends with it.
+
+    The end of stdin alone does not end every program: `docker exec` reads none while it waits for a reply of Docker.
+    """
+
+    def __init__(self, near: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(near.family, near.type, near.proto, fileno=near.detach())
+        self._process = process
+
+    def _real_close(self) -> None:
+        """Close the socket once no file made of it is open, as socket.close calls it, and kill the program."""
+        super()._real_close()  # type: ignore[misc]
+        if self._process.returncode is None:  # not reaped: its ID belongs to no other program
+            _signal(self._process, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_PATIENCE_S)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

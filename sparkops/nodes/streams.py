@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import json
 import threading
 from collections import deque
@@ -57,10 +58,18 @@ def feed(
     close: Callable[[], object],
     closed: tuple[type[Exception], ...] = (OSError,),
 ) -> Feed:
-    """Start to write `first` and then `rest`."""
+    """Start to write `first` and then `rest`. Raises OSError where no thread can be started."""
     feeding = Feed(chain((first,) if first else (), rest), write, close, closed)
-    threading.Thread(target=feeding.run, daemon=True).start()
+    run_in_thread(feeding.run)
     return feeding
+
+
+def run_in_thread(run: Callable[..., object], *args: object) -> None:
+    """Run a function in a thread. Raises OSError where none can be started, as for a program: Python's is no OSError."""
+    try:
+        threading.Thread(target=run, args=args, daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from error
 
 
 class TooLong(Exception):
@@ -186,9 +195,14 @@ class SharedStream:
 
     def _open(self) -> Stream:
         if self.stream is None:
-            self.stream = self.node.pipe(self.command)
-            self.stream.settimeout(None)
-            threading.Thread(target=self._read, args=(self.stream,), daemon=True).start()
+            stream = self.node.pipe(self.command)
+            stream.settimeout(None)
+            try:
+                run_in_thread(self._read, stream)
+            except OSError:
+                stream.close()
+                raise
+            self.stream = stream
         return self.stream
 
     def _read(self, stream: Stream) -> None:

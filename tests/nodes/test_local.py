@@ -17,6 +17,7 @@ from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady, SparkopsError
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.streams import KEEP
+from tests.nodes.threads import no_thread_starts
 
 NODE = LocalNode("here")
 BIG = 20_000_000
@@ -236,6 +237,34 @@ def test_a_pipe_is_both_stdin_and_stdout_of_a_program() -> None:
 def test_a_pipe_ends_with_its_program() -> None:
     with NODE.pipe(Command(("true",))) as stream:
         assert stream.recv(100) == b""
+
+
+def test_a_pipe_that_is_closed_ends_a_program_that_reads_no_stdin_and_its_children(tmp_path: Path) -> None:
+    stream = NODE.pipe(sh('sleep 600 & echo $! > "$1"; wait', str(tmp_path / "pid")))
+    wait_for(tmp_path / "pid")
+
+    stream.close()
+
+    assert ends(tmp_path / "pid")
+
+
+def test_a_pipe_lasts_as_long_as_a_file_made_of_it() -> None:
+    stream = NODE.pipe(Command(("cat",)))
+    stream.sendall(b"first\nsecond\n")
+    with stream.makefile("r") as lines:
+        stream.close()
+
+        assert [lines.readline(), lines.readline()] == ["first\n", "second\n"]
+
+
+def test_a_program_for_whose_stdin_no_thread_starts_is_ended(tmp_path: Path) -> None:
+    command = sh('echo $$ > "$1"; exec sleep 600', str(tmp_path / "pid"))
+
+    with no_thread_starts(), pytest.raises(NotReady, match="cannot be run on this machine: can't start new thread$"):
+        NODE.run(command)
+
+    assert not (tmp_path / "pid").exists() or ends(tmp_path / "pid")
+    assert NODE.run(Command(("echo", "later"))).stdout == "later\n"
 
 
 def test_a_pipe_to_a_missing_program_is_an_error() -> None:

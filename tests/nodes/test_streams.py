@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 
 from sparkops.command import Command
 from sparkops.nodes.local import LocalNode
-from sparkops.nodes.streams import KEEP, PIECES, Output, SharedStream, TooLong
+from sparkops.nodes.streams import KEEP, PIECES, LineStream, Output, SharedStream, TooLong
+from tests.nodes.test_local import ends, wait_for
+from tests.nodes.threads import no_thread_starts
 
 
 def read(*chunks: bytes) -> tuple[str, list[str]]:
@@ -133,3 +137,45 @@ def test_a_line_that_is_no_reply_ends_a_shared_stream() -> None:
     refuses = "import sys; sys.stdin.readline(); print('gateway: unknown verb')"
     with shared(refuses) as stream, pytest.raises(ConnectionResetError):
         stream.request({}, PATIENCE_S)
+
+
+HANGS = """\
+import os, sys, time
+with open(sys.argv[1], "w") as file:
+    print(os.getpid(), file=file)
+time.sleep(600)
+"""
+
+
+def test_a_program_that_hangs_is_ended_with_its_stream(tmp_path: Path) -> None:
+    """As `docker exec` does while Docker does not reply to it: it reads no stdin, so its end does not end it."""
+    pid_file = tmp_path / "pid"
+    stream = LineStream(LocalNode("n1"), Command((sys.executable, "-c", HANGS, str(pid_file))))
+    stream.open()
+    wait_for(pid_file)
+
+    with pytest.raises(TimeoutError):
+        stream.request("", 0.1)
+    stream.close()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+def test_a_program_that_hangs_is_ended_with_a_shared_stream(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    stream = SharedStream(LocalNode("n1"), Command((sys.executable, "-c", HANGS, str(pid_file))))
+    stream._open()
+    wait_for(pid_file)
+
+    with pytest.raises(TimeoutError):
+        stream.request({}, 0.1)
+
+    assert ends(pid_file)
+
+
+def test_a_shared_stream_whose_replies_no_thread_can_read_is_started_by_the_next_request() -> None:
+    with shared(ONCE) as stream:
+        with no_thread_starts(), pytest.raises(OSError, match="can't start new thread"):
+            stream.request({}, PATIENCE_S)
+        assert stream.request({}, PATIENCE_S)["pid"]
