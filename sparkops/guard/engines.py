@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -23,6 +22,7 @@ from sparkops.guard_client.engine_spec import EngineSpec
 from sparkops.network import nccl_log
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
+from sparkops.nodes.streams import run_in_thread
 from sparkops.redact import redacted
 from sparkops.startup import advice
 from sparkops.swap.journal import Journal
@@ -120,7 +120,10 @@ class ContainerReader:
             return stream.container(container, self.inspect_s)
         except ConnectionLost:
             self._hung.add(container)
-            threading.Thread(target=self._wait, args=(container,), name=f"inspect {container}", daemon=True).start()
+            try:
+                run_in_thread(self._wait, container)
+            except OSError:  # else nothing would end this state
+                self._hung.discard(container)
             raise
 
     def _wait(self, container: str) -> None:

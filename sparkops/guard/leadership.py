@@ -178,8 +178,8 @@ class Leadership:
             lambda: self.members.reach.wake(),  # noqa: PLW0108 - new peers get another Reach
             idle_s=self.idle_s,
         )
-        self.leads[service] = lead
         threading.Thread(target=lead.run, args=(self.over,), name=f"lead {service}", daemon=True).start()
+        self.leads[service] = lead  # not before: without a thread it would never act, nor be made again
         return lead
 
     def _front(self, journal: Journal) -> Front:

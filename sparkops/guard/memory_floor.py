@@ -94,8 +94,9 @@ class MemoryFloor:
         if shortage.looks < LOOKS:
             return
         if shortage.dropping is None:
-            shortage.dropping, shortage.looks = threading.Thread(target=self._drop, args=(last, recipe), daemon=True), 0
-            shortage.dropping.start()
+            dropping = threading.Thread(target=self._drop, args=(last, recipe), daemon=True)
+            dropping.start()  # first: one that could not be started has dropped nothing
+            shortage.dropping, shortage.looks = dropping, 0
         elif not shortage.dropping.is_alive() or shortage.looks >= DROP_LOOKS:
             shortage.found = f"{free_gib:.1f} GiB of memory left, floor {floor:.1f} GiB; this engine was started last"
             if recipe.memory.at_floor == "kill":

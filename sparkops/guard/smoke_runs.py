@@ -114,7 +114,7 @@ class Baking:
 def light_pass(deployment: Deployment) -> str:
     """Return what is wrong with the answers of a release's engines, asked directly; empty if nothing is.
 
-    An engine that makes steps and is too busy to answer in time is not wrong.
+    An engine that makes steps and is too busy to answer in time is not wrong, nor one that cannot be asked now.
     """
     for rank in deployment.heads:
         spec = engine_spec.of(rank)
@@ -128,7 +128,7 @@ def light_pass(deployment: Deployment) -> str:
         )
         try:
             report = suite.run(server, passes=1)
-        except EngineBusy:
+        except (EngineBusy, BlockingIOError):  # without a thread no request was sent
             continue
         except (SparkopsError, OSError) as error:
             return str(error)

@@ -65,7 +65,7 @@ def feed(
 
 
 def run_in_thread(run: Callable[..., object], *args: object) -> None:
-    """Run a function in a thread. Raises OSError where none can be started, as for a program: Python's is no OSError."""
+    """Run a function in a thread. Raises OSError where none can be started, as for a program."""
     try:
         threading.Thread(target=run, args=args, daemon=True).start()
     except RuntimeError as error:

@@ -22,6 +22,7 @@ from urllib3.exceptions import HTTPError
 from sparkops.engines import endpoints, metrics
 from sparkops.errors import Interrupted, SparkopsError
 from sparkops.exchange import Reply, Request
+from sparkops.nodes.streams import run_in_thread
 from sparkops.nodes.waiting import Waiting
 
 TRIES = 2  # a failed connection is retried once; an answered request is never repeated
@@ -48,10 +49,13 @@ class Client:
     watch: Callable[[], StallDetector] | None = None
 
     def send(self, requests: Sequence[Request]) -> tuple[Reply, ...]:
-        """Send the requests at once and wait for all of them. Raises Interrupted, and with `watch` EngineBusy."""
+        """Send the requests at once and wait for all of them.
+
+        Raises Interrupted, with `watch` EngineBusy, and BlockingIOError where no thread can be started.
+        """
         calls = [_Call(request, self) for request in requests]
         for call in calls:
-            threading.Thread(target=call.run, daemon=True).start()
+            run_in_thread(call.run)
         detector = self.watch() if self.watch else None
         replies = tuple(call.reply(detector) for call in calls)
         late = next((reply for call, reply in zip(calls, replies, strict=True) if call.late), None)

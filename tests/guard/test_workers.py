@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from sparkops.guard.workers import Workers
+from tests.nodes.threads import no_thread_starts
 
 pytestmark = pytest.mark.local
 
 
-def refuse(*_: object) -> None:
-    raise RuntimeError("can't start new thread")
-
-
-def test_refused_work_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_work_never_runs() -> None:
     ran: list[int] = []
     with Workers(2) as workers:
-        with monkeypatch.context() as patched:
-            patched.setattr(threading.Thread, "start", refuse)
+        with no_thread_starts():
             for number in range(3):
                 with pytest.raises(RuntimeError, match="can't start new thread"):
                     workers.submit(ran.append, number)
