@@ -45,7 +45,7 @@ class Follower:
     jobs: Jobs = field(init=False)
     engines: Engines = field(init=False)
     leases: Leases = field(default_factory=Leases, init=False)
-    """Shared work on this node, such as builds. Meanwhile no engine starts to load here."""
+    """Shared work on this node, such as builds. Meanwhile only the engines of boot records start to load here."""
     _by_name: dict[str, LocalService] = field(default_factory=dict, init=False)
     _reader: ContainerReader = field(init=False)
     _marked_s: float = field(default=-math.inf, init=False)
@@ -112,7 +112,10 @@ class Follower:
         return ""
 
     def lease(self, holder: str) -> AbstractContextManager[None]:
-        """Let no engine start to load here while the context lasts. Raises Busy while one may, NotReady if unknown."""
+        """Let no new release start to load here while the context lasts; what served is restarted.
+
+        Raises Busy while an engine may load, NotReady if unknown.
+        """
         with self.jobs.lock:
             self._reader.require_recent()
             for name in self._services():
@@ -261,7 +264,7 @@ class Follower:
 
     def _next_task(self, service: LocalService) -> Task | None:
         moment = self._moment(service)
-        if (awaited := self.leases.awaited) and (container := next_start(service, moment)):
+        if (awaited := self._awaited(service)) and (container := next_start(service, moment)):
             service.start(container).progress = f"waiting for the {awaited}"
         return next_task(service, moment)
 
@@ -269,7 +272,20 @@ class Follower:
         others = self._others(service)
         loads = any(other.loads for other in others)
         reserved_gib = sum(other.reserved_gib for other in others)
-        return Moment(self._boot, loads or bool(self.leases.awaited), self._marked_s, time.monotonic(), reserved_gib)
+        return Moment(self._boot, loads or bool(self._awaited(service)), self._marked_s, time.monotonic(), reserved_gib)
+
+    def _awaited(self, service: LocalService) -> str:
+        """Return what the next start of a service waits for; empty for nothing, or only for another load.
+
+        The engine of the boot record waits for no lease: it had its memory when the lease was granted.
+        """
+        armed, superseded = service.record.armed, self.leases.superseded
+        if superseded or not self.leases.text or armed is None:
+            return superseded or self.leases.text
+        container = next_start(
+            service, Moment(self._boot, blocked=False, marked_s=self._marked_s, now_s=time.monotonic())
+        )
+        return "" if container == armed.container else self.leases.text
 
     def _write(self, service: LocalService, effect: Note) -> None:
         self.jobs.notes.write(service, effect, self._boot)

@@ -23,11 +23,6 @@ class Leases:
         with self._lock:
             return "; ".join(dict.fromkeys(self._holders))
 
-    @property
-    def awaited(self) -> str:
-        """What the engines of a node wait for before they start; empty for nothing."""
-        return self.text or self.superseded
-
     def add(self, holder: str) -> None:
         """Add a lease beside others."""
         with self._lock:

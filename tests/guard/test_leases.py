@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,18 @@ from sparkops.errors import Busy
 from sparkops.guard.follower import Follower
 from sparkops.guard.leadership import Leadership
 from sparkops.guard.leases import Leases
+from sparkops.guard.local_service import LocalService
 from sparkops.guard.operator_requests import OperatorRequests
 from sparkops.guard.operator_socket import open_socket
 from sparkops.guard.state import Membership, State
+from sparkops.guard.tasks import Measure
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
+from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, RankSpec, Replica
+from sparkops.swap.model import Deployment, Phase, RankSpec, Replica
+from sparkops.swap.orders import order
+from tests.guard.test_reproductions import BOOT, NEW, OLD, SERVING, begun, follower, runs
 
 pytestmark = pytest.mark.local
 
@@ -157,6 +163,51 @@ def test_agents_do_not_change_while_a_service_does(leadership: Leadership) -> No
 
     assert caught.value.next_step == "sparkops follow chat"
     assert leadership.agents.text == ""
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Follower:
+    """A follower whose engine served and has crashed: a restart is due."""
+    made = follower(tmp_path, SERVING, OLD)
+    made.state.write_record("chat", Record(term=1, copy=SERVING, armed=OLD))
+    service = made._by_name["chat"]
+    service.record = made.state.record("chat")
+    made._reader.began_s = time.monotonic()
+    return made
+
+
+def crash(made: Follower) -> LocalService:
+    service = made._by_name["chat"]
+    service.update({OLD.container: replace(runs(OLD), state="exited", exit_code=139)}, 2.0)
+    service.run(service.containers[OLD.container]).checked = True  # no operator stopped it
+    return service
+
+
+def test_an_engine_that_served_is_restarted_beside_a_build(ended: Follower) -> None:
+    with ended.lease(HOLDER):
+        service = crash(ended)
+        assert ended._next_task(service) == Measure(OLD.container)
+        assert not service.start(OLD.container).progress
+        with pytest.raises(Busy, match="old-r0 is about to start"):
+            ended.lease("prune by bob@desk")
+
+
+def test_an_engine_that_served_waits_where_another_guard_may_lead_by_now(ended: Follower) -> None:
+    service, ended.leases.superseded = crash(ended), "answer of another guard"
+
+    assert ended._next_task(service) is None
+    assert service.start(OLD.container).progress == "waiting for the answer of another guard"
+
+
+def test_a_new_release_waits_for_the_end_of_a_build(ended: Follower) -> None:
+    with ended.lease(HOLDER):
+        service = ended._by_name["chat"]
+        service.adopt(order(begun(Phase.START), "n1", BOOT.boot))
+        service.record = replace(service.record, copy=begun(Phase.START), boot=BOOT.boot, down=frozenset({"old-r0"}))
+        service.update({NEW.container: replace(runs(NEW), state="created")}, 2.0)
+        assert ended._next_task(service) is None
+        assert service.start(NEW.container).progress == f"waiting for the {HOLDER}"
+    assert ended._next_task(service) == Measure(NEW.container)
 
 
 def test_an_unknown_kind_of_lease_is_no_lease(leadership: Leadership) -> None:
