@@ -9,6 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from sparkops.engines.load import KNOWN, METRICS, Load, read
 
 STEPS = frozenset(name for figures in KNOWN for name in figures.steps)
+STEMS = tuple(name.removesuffix("_total") for name in (*METRICS, *STEPS))
+"""How the names of these figures begin: the parser adds `_total` to counters without it."""
+READ = (*STEMS, *(f"# TYPE {stem}" for stem in STEMS))
+LONGEST_LINE, MOST_LINES = 4096, 10_000
+"""Limits of what is parsed of a foreign page; its parser takes quadratic time for one line. vLLM's longest line of
+figures has some 100 characters, and a page some 10 lines of them for each engine."""
 
 
 def parse(text: str) -> Load:
@@ -28,5 +34,13 @@ def steps(text: str) -> tuple[float, ...]:
 
 
 def _figures(text: str, names: Collection[str]) -> Iterator[tuple[str, float]]:
-    for family in text_string_to_metric_families(text):
+    for family in text_string_to_metric_families("\n".join(_lines(text))):
         yield from ((sample.name, sample.value) for sample in family.samples if sample.name in names)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a page that are read. Raises ValueError for too many."""
+    lines = [line for line in text.split("\n") if line.startswith(READ) and len(line) <= LONGEST_LINE]
+    if len(lines) > MOST_LINES:
+        raise ValueError(f"more than {MOST_LINES} lines of figures")
+    return lines

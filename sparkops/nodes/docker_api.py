@@ -62,12 +62,14 @@ class Engine:
         api = min(versions, key=lambda version: [int(part) for part in version.split(".")])
         self._client = docker.APIClient("unix:///unused", version=api, timeout=int(READ_TIMEOUT_S))
         self._client.trust_env = False  # else every request searches the environment for a proxy
+        self._client.max_redirects = 0  # Docker sends none, and one of a node may lead anywhere
         self._client.mount("http+docker://", self._adapter)
 
     def _api_version(self) -> str:
         """Return the newest version of the API that Docker has. Unlike /version, this starts no program on the node."""
         session = requests.Session()  # not closed: that would close the adapter, which is used further
         session.trust_env = False
+        session.max_redirects = 0
         session.mount("http+docker://", self._adapter)
         try:
             return session.get("http+docker://localhost/_ping", timeout=READ_TIMEOUT_S).headers["API-Version"]

@@ -95,17 +95,19 @@ class _Connection(urllib3.connection.HTTPConnection):
 
 
 def session(node: Node, port: int) -> requests.Session:
-    """Return a session whose http:// URLs all go to `port` of the node."""
+    """Return a session whose http:// URLs all go to `port` of the node. It follows no redirect, and knows no https."""
     return _session(lambda: node.dial(port))
 
 
 def direct(address: str, port: int) -> requests.Session:
-    """Return a session whose http:// URLs all go to a port of an address, without a proxy."""
+    """Return a session whose http:// URLs all go to a port of an address, without a proxy. As `session` else."""
     return _session(lambda: socket.create_connection((address, port), timeout=DIAL_S))
 
 
 def _session(open_stream: Callable[[], Stream]) -> requests.Session:
     session = requests.Session()
     session.trust_env = False  # no proxy of the operator
+    session.adapters.clear()  # what answers is of a foreign image: it sends nothing elsewhere, and has its limit
     session.mount("http://", _EngineAdapter(open_stream))
+    session.max_redirects = 0
     return session

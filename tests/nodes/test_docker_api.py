@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sparkops.command import Command
-from sparkops.errors import NodeError, NotReady
+from sparkops.errors import ConnectionLost, NodeError, NotReady
 from sparkops.nodes.docker_api import MOST_BYTES, MOST_LOG_BYTES, Engine
 from sparkops.nodes.node import Stream
 from tests.fleet_unit.listener import converse
@@ -99,3 +99,30 @@ def test_a_disk_that_docker_cannot_read_is_not_an_empty_one() -> None:
     node = ApiNode({"_ping": lambda: b"OK", "df": lambda: problem}, status=500)
     with reading(node) as reader, pytest.raises(NotReady, match="a disk usage operation is already running"):
         reader.disk()
+
+
+@dataclass(frozen=True)
+class RedirectingNode(ApiNode):
+    """A node in whose Docker's place a program answers that sends its clients elsewhere."""
+
+    def pipe(self, _: Command) -> Stream:
+        near, far = socket.socketpair()
+        ping = b"HTTP/1.1 200 OK\r\nApi-Version: 1.43\r\nContent-Length: 0\r\n\r\n"
+        away = b"HTTP/1.1 302 Found\r\nLocation: http+docker://localhost/elsewhere\r\nContent-Length: 0\r\n\r\n"
+
+        def serve() -> None:
+            with far:
+                while request := far.recv(2**16):
+                    self.asked.append(request.split()[1].decode())
+                    far.sendall(ping if b"_ping" in request else away)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return near
+
+
+def test_a_redirect_in_place_of_docker_leads_nowhere() -> None:
+    node = RedirectingNode({})
+    with reading(node) as reader, pytest.raises(ConnectionLost, match="Exceeded 0 redirects"):
+        reader.container("c")
+
+    assert [path.rpartition("/")[2] for path in node.asked] == ["_ping", "json"]

@@ -100,6 +100,22 @@ def test_an_answer_without_end_is_refused(framing: str) -> None:
     assert MOST_BYTES < sum(sent) < 2 * MOST_BYTES
 
 
+@pytest.mark.parametrize("status", [302, 307])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_redirect_of_an_engine_leads_nowhere(scheme: str, status: int) -> None:
+    def away(request: Asked) -> Answer:
+        elsewhere = f"{scheme}://127.0.0.1:{server.port}/elsewhere"
+        return Answer(status, b"", {"Location": elsewhere}) if request.path == "/" else Answer()
+
+    with answering(away) as server, session(NODE, server.port) as asking:
+        with pytest.raises(requests.TooManyRedirects):
+            asking.post("http://node/", json={})
+        with pytest.raises(requests.exceptions.InvalidSchema):
+            asking.get(f"https://127.0.0.1:{server.port}/")
+
+        assert [request.path for request in server.requests] == ["/"]
+
+
 def test_a_server_that_never_answers_times_out() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
