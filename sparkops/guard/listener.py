@@ -12,6 +12,7 @@ import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,9 @@ GIVE_WAY_S = 1.0  # longest wait for the thread of a connection that was closed
 RETRY_S = 1.0  # between two attempts to bind an address that is absent
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # no interface has the address; a kernel without IPv6
 HEAD_BYTES = 2**16  # for the request line and the headers
+QUIET_S, MOST_LOGGED = 60.0, 64
+"""A lost connection is logged once per address in these seconds, of this number of addresses: one stranger may reset
+hundreds a second, and the log that Docker keeps is limited."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,19 @@ class Connections:
     callers: list[Caller] = field(default_factory=list)
     """In the order in which they came."""
     left: threading.Condition = field(default_factory=threading.Condition)
+    clock: Callable[[], float] = time.monotonic
+    logged_s: dict[str, float] = field(default_factory=dict, init=False)
+    """By address: when the loss of one of its connections was logged last."""
+
+    def logs(self, caller: Caller) -> bool:
+        """Return whether the loss of a connection is worth a line; not of one that gave way."""
+        with self.left:
+            now_s = self.clock()
+            self.logged_s = {address: at_s for address, at_s in self.logged_s.items() if now_s - at_s < QUIET_S}
+            if caller.closed or caller.address in self.logged_s or len(self.logged_s) >= MOST_LOGGED:
+                return False
+            self.logged_s[caller.address] = now_s
+            return True
 
     def enter(self, connection: socket.socket, address: str) -> Caller | None:
         """Let a connection in, in place of one that has not sent its request if need be; None if there is none.
@@ -209,7 +226,8 @@ class _Server(socketserver.ThreadingTCPServer):
         except RuntimeError as error:  # no thread could be started
             self.room.leave(caller)
             self.shutdown_request(request)
-            log(f"connection from {caller.address} closed: {error}")
+            if self.room.logs(caller):
+                log(f"connection from {caller.address} closed: {error}")
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve in a thread. From here on, `client_address` is the place that the connection got."""
@@ -225,9 +243,7 @@ class _Server(socketserver.ThreadingTCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a lost connection in a line, a defect with its traceback."""
         if isinstance(error := sys.exception(), OSError):
-            if not (
-                isinstance(client_address, Caller) and client_address.closed
-            ):  # a flood of those would fill the log
+            if not isinstance(client_address, Caller) or self.room.logs(client_address):
                 log(f"connection from {getattr(client_address, 'address', client_address)} lost: {error}")
         else:
             super().handle_error(request, client_address)

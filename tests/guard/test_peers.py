@@ -6,6 +6,7 @@ import http.client
 import os
 import random
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -300,6 +301,41 @@ def test_a_defect_of_a_guard_is_logged_and_the_next_message_is_served(
     assert "ZeroDivisionError: of a guard" in capfd.readouterr().err
     guard.error = None
     assert link.exchange({"chat": ORDER}) == {"chat": REPORT}
+
+
+def reset(port: int, address: str) -> None:
+    """Connect from an address, send the begin of a request, and reset the connection."""
+    with socket.create_connection(("127.0.0.1", port), 5, (address, 0)) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(b"POST /orders HTTP/1.1\r\n")
+
+
+def test_resets_of_one_address_are_logged_in_one_line(guard: Guard, capfd: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    for address in (*[STRANGER] * 30, LEADER_TOO):
+        reset(guard.port, address)
+    end_s = time.monotonic() + 60
+    while not all(
+        any(f"connection from {address} lost" in line for line in lines) for address in (STRANGER, LEADER_TOO)
+    ):
+        assert time.monotonic() < end_s
+        lines += capfd.readouterr().err.splitlines()
+
+    assert len(lines) == 2
+
+
+def test_a_lost_connection_is_logged_once_per_address_and_minute_of_a_limited_number() -> None:
+    now_s = 0.0
+    room = listener.Connections(tuple, clock=lambda: now_s)
+
+    def logs(number: int) -> bool:
+        with socket.socket() as connection:
+            return room.logs(listener.Caller(connection, f"10.0.{number // 256}.{number % 256}", known=False))
+
+    assert [logs(7), logs(7)] == [True, False]
+    assert sum(logs(number) for number in range(1000)) == listener.MOST_LOGGED - 1
+    now_s = listener.QUIET_S
+    assert logs(7)
 
 
 def test_the_oldest_challenge_gives_way_and_its_link_sends_again(guard: Guard) -> None:
