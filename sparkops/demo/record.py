@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sparkops import foreign
 from sparkops.command import Command
 from sparkops.demo.scene import RECIPE
 from sparkops.docker.commands import docker
@@ -64,7 +65,7 @@ def parse(printed: str) -> DemoRecord | None:
     if not printed.strip():
         return None
     try:
-        values: Mapping[str, Any] = json.loads(printed)
+        values: Mapping[str, Any] = foreign.loads(printed)
         spared = tuple((str(node), str(kind), str(name)) for node, kind, name in values["spared"])
         return DemoRecord(str(values["directory"]), int(values["user"]), spared, tuple(map(str, values["created"])))
     except (ValueError, KeyError, TypeError) as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sparkops import __version__, redact
+from sparkops import __version__, foreign, redact
 from sparkops.command import Command
 from sparkops.docker.places import CONTAINER, STATE
 from sparkops.doctor.run import DoctorResult
@@ -97,10 +97,7 @@ def events(member: Member) -> dict[str, list[Any]]:
 
 def evidence(printed: str) -> dict[str, str]:
     """Return the files that PROGRAM printed. Raises ValueError for anything else: a node may be hostile."""
-    try:
-        files = json.loads(printed)
-    except RecursionError:
-        files = None
+    files = foreign.loads(printed)
     if not isinstance(files, dict) or not all(isinstance(text, str) for text in files.values()):
         raise ValueError(f"expected files and their text, the node printed {printed[:200]!r}")
     return {f"evidence/{name}": text[-FILE_BYTES:] for name, text in files.items()}
@@ -118,7 +115,7 @@ def _text(name: str, part: Any) -> str:
     if isinstance(part, str) and not name.endswith(".json"):
         return redact.document(part)
     try:
-        value = json.loads(part) if isinstance(part, str) else part
+        value = foreign.loads(part) if isinstance(part, str) else part
     except (ValueError, RecursionError):  # cut off at FILE_BYTES, or of a hostile node
         return redact.document(part)
     return json.dumps(redact.hidden(value), indent=2) + "\n"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
+
+from sparkops import foreign
 
 OTHER_PROCESSOR = (
     "the code contains an instruction that this processor lacks (SIGILL); install a build for this processor"
@@ -133,7 +134,7 @@ def parse(stdout: str) -> ImageFacts:
     """Parse the output of templates/gate.py. Raises ValueError for other text."""
     lines = stdout.strip().splitlines()
     try:
-        printed = json.loads(lines[-1])
+        printed = foreign.loads(lines[-1])
         return ImageFacts(
             machine=printed["machine"],
             torch=_answer(printed["torch"]),
@@ -148,7 +149,7 @@ def parse(stdout: str) -> ImageFacts:
             cache_error=str(printed["cache_error"]),
             llama=_llama(printed.get("llama")),
         )
-    except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):
+    except (IndexError, KeyError, TypeError, AttributeError, ValueError):
         raise ValueError(f"expected one JSON object on the last line, got {stdout[-500:]!r}") from None
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sparkops import foreign
 from sparkops.names import Slot, backend, waiting
 
 NONE = "-"
@@ -104,7 +104,7 @@ class GatewayFacts:
 def parse_gateway(text: str) -> GatewayFacts:
     """Parse the output of SHOW. Raises ValueError for other text."""
     try:
-        shown = json.loads(text)
+        shown = foreign.loads(text)
         running = shown["haproxy"] or {"map": "", "releases": "", "processes": "", "statistics": {}}
         workers = [Worker.parse(statistics) for statistics in _in_order(running)]
         return GatewayFacts(

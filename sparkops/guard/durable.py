@@ -14,6 +14,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
+from sparkops import foreign
 from sparkops.docker.places import CONTAINER
 from sparkops.errors import NeedsOperator, SparkopsError
 
@@ -227,6 +228,6 @@ def _lines(file: Path) -> Iterator[Record]:
     with suppress(FileNotFoundError):
         for line in file.read_bytes().splitlines():
             with suppress(ValueError):
-                record = json.loads(line)
+                record = foreign.loads(line)
                 if isinstance(record, dict):
                     yield record

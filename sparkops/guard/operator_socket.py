@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from sparkops import foreign
 from sparkops.errors import SparkopsError
 from sparkops.guard import ask
 
@@ -41,7 +42,7 @@ def answer(verbs: Verbs, line: bytes, leases: ConnectionLeases) -> dict[str, Any
     try:
         if line in leases.requests:
             return {"ok": None}
-        request = json.loads(line)
+        request = foreign.loads(line)
         reply = verbs[request["op"]](request)
         if isinstance(reply, AbstractContextManager):
             leases.add(line, reply)

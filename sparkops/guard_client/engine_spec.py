@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from sparkops import foreign
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
@@ -152,7 +152,7 @@ def deployed_tokens(deployment: Deployment) -> Iterator[str]:
     """Yield the names under which the tokens of a deployment may be kept, of a spec of any version."""
     for rank in deployment.ranks:
         try:
-            spec = json.loads(rank.spec)
+            spec = foreign.loads(rank.spec)
         except ValueError:
             spec = None
         digest = spec.get("token") if isinstance(spec, dict) else None

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkops import foreign
 from sparkops.errors import Busy, ConnectionLost, PlanRefused
 from sparkops.guard_client import service_state
 from sparkops.guard_client.commands import CONTAINER, RELAY
@@ -71,7 +72,10 @@ class GuardConnection:
         question = json.dumps({"op": op, **words})
         with self.mutex:
             line = retry_start(lambda: self._exchange(op, question, REPLY_S + patience_s), cancel=self.node.cancel)
-        reply = json.loads(line)
+        try:
+            reply = foreign.loads(line)
+        except ValueError as error:
+            raise ConnectionLost(self.node.name, f"the guard's reply to `{op}` is unreadable: {error}") from None
         if "error" in reply:
             raise refusal(self.node.name, reply)
         return reply["ok"]

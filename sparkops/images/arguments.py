@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from sparkops import foreign
 from sparkops.command import Command
 from sparkops.config import overlay
 from sparkops.config.fields import Location
@@ -68,12 +69,12 @@ class Arguments:
     def answer(self, printed: str) -> Answer:
         """Parse the output of the script. Raises ValueError for other text."""
         try:
-            judged = json.loads(printed.strip().splitlines()[-1])
+            judged = foreign.loads(printed.strip().splitlines()[-1])
             if reason := judged["unjudged"].get(self.recipe.name):
                 return Answer(unjudged=str(reason))
             name = self.recipe.name
             return Answer(str(judged["problems"][name]), tuple(map(str, judged["faults"].get(name, ()))))
-        except (IndexError, KeyError, TypeError, AttributeError, json.JSONDecodeError):
+        except (IndexError, KeyError, TypeError, AttributeError, ValueError):
             raise ValueError(f"expected one JSON object on the last line, got {printed[-500:]!r}") from None
 
     def refusal(self, answer: Answer) -> str:

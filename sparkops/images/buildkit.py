@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field, replace
+
+from sparkops import foreign
 
 # With ten or more steps the numbers are padded: [runner  2/10].
 STEP = re.compile(r"#(?P<id>\d+) \[(?:(?P<stage>[\w.-]+) )? *(?P<at>\d+)/(?P<of>\d+)\] (?P<what>.+)")
@@ -66,7 +67,7 @@ def platforms(manifest: str) -> list[str]:
     Entries without a platform are attestations of the builder.
     """
     try:
-        listed = [entry["platform"] for entry in json.loads(manifest)["manifests"]]
+        listed = [entry["platform"] for entry in foreign.loads(manifest)["manifests"]]
         names = {"/".join(filter(None, (item["architecture"], item.get("variant")))) for item in listed}
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"expected a list of manifests, got {manifest[:120]!r}") from error

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from sparkops import foreign
 from sparkops.errors import SparkopsError, UsageError
 from sparkops.images.layers import DockerImage
 
@@ -276,7 +277,7 @@ class Layout:
         if not listed:
             raise _ended_early("manifest.json is missing")
         try:
-            [manifest] = json.loads(listed)
+            [manifest] = foreign.loads(listed)
             names, config = [links.get(name, name) for name in manifest["Layers"]], blobs[manifest["Config"]]
             settings = self._metadata(config.digest)
             diffs = [*settings["rootfs"]["diff_ids"]]
@@ -373,7 +374,7 @@ class Layout:
 
     def _json(self, file: Path, content: bytes) -> Mapping[str, Any]:
         try:
-            read = json.loads(content)
+            read = foreign.loads(content)
         except ValueError as error:
             raise self._damaged(file, f"is not JSON: {error}") from None
         if not isinstance(read, dict):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sparkops import foreign
 from sparkops.command import Command
 from sparkops.config.lock import Finished, Parent
 from sparkops.docker import commands
@@ -61,7 +61,7 @@ def read_versions(image: str) -> Command:
 def parse(inspect: Mapping[str, Any], printed: str) -> Finished:
     """Return the description from `docker inspect` and the output of `read_versions`; other output leaves unknowns."""
     try:
-        versions = json.loads((printed.strip().splitlines() or [""])[-1])
+        versions = foreign.loads((printed.strip().splitlines() or [""])[-1])
     except ValueError:
         versions = {}
     known = versions if isinstance(versions, dict) else {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sparkops import foreign
 from sparkops.config.lock import Described
 
 LISTS = ("architectures", "layer_types", "layers_block_type")
@@ -30,7 +30,7 @@ def parse(text: str, origin: str) -> Description | None:
 
     Raises ValueError for an error of the program and for other text.
     """
-    output = json.loads(text)
+    output = foreign.loads(text)
     if output is None:
         return None
     if "error" in output:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from sparkops import foreign
 from sparkops.command import Command
 from sparkops.docker.commands import RIGHTS
 
@@ -107,7 +108,7 @@ def bandwidth(printed: str) -> float:
 def rendezvous_report(printed: str) -> RendezvousReport:
     """Parse the last line of templates/rendezvous.py. Raises ValueError for other text."""
     try:
-        reply = json.loads((printed.splitlines() or [""])[-1])
+        reply = foreign.loads((printed.splitlines() or [""])[-1])
         return RendezvousReport(
             ray=reply["ray"],
             memlock_bytes=reply["memlock"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address
 from typing import Any
 
+from sparkops import foreign
 from sparkops.command import Command
 
 # $1 is a prefix of /sys, /dev and /usr: empty on a node, a directory in tests.
@@ -126,7 +126,7 @@ def parse_fabric(text: str) -> NodeFabric:
     values = dict(words)
     files = [line.partition(":")[::2] for line in sections["sysfs"]]
     speeds = {path.split("/")[1]: int(value) for path, value in files if path.startswith("net/")}
-    addresses = json.loads("\n".join(sections["addresses"]) or "[]")
+    addresses = foreign.loads("\n".join(sections["addresses"]) or "[]")
     try:
         return NodeFabric(
             interfaces={entry["ifname"]: _interface(entry, speeds) for entry in addresses if "ifname" in entry},
@@ -151,7 +151,7 @@ def _sections(text: str) -> Mapping[str, list[str]]:
             sections[next(reversed(sections))].append(line)
     for name in SECTIONS:
         if name not in sections:
-            raise ValueError(f"no section {name!r} in {text!r}")
+            raise ValueError(f"no section {name!r} in {text[:200]!r}")
     return sections
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sparkops.config import assets
-from sparkops.errors import SparkopsError
+from sparkops.errors import NodeError, SparkopsError
 from sparkops.network import checks
 from sparkops.network.checks import Check, Outcome, Ranks
 from sparkops.network.facts import NodeFabric, fabric_query, parse_fabric
@@ -18,8 +18,12 @@ from sparkops.nodes.progress import Event, OnEvent, silent
 
 
 def facts_of(member: Member, root: str = "") -> NodeFabric:
-    """Return the network of one node as it is now. Tests use `root` for the files of a node."""
-    return parse_fabric(member.node.run(fabric_query(root)).stdout)
+    """Return the network of one node as it is now. Raises NodeError. Tests use `root` for the files of a node."""
+    printed = member.node.run(fabric_query(root)).stdout
+    try:
+        return parse_fabric(printed)
+    except ValueError as error:
+        raise NodeError(member.name, f"unexpected output of its shell: {error}") from None
 
 
 def run(

@@ -190,6 +190,8 @@ class Engine:
             raise NotReady(self.node.name, f"Docker refused to answer: {error.explanation or error}") from error
         except (RequestException, OSError) as error:
             raise ConnectionLost(self.node.name, f"Docker's answer{about} was cut off: {error}") from error
+        except RecursionError as error:
+            raise ConnectionLost(self.node.name, f"Docker's answer{about} is nested too deeply") from error
 
     def close(self) -> None:
         self._client.close()

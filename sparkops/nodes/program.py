@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparkops import foreign
 from sparkops.command import Command
 
 # The first line of stdin holds the modules, each created under its name; the last one is the program. Its request
@@ -35,6 +36,6 @@ def python(
 def parsed(line: str) -> Any:
     """Return the JSON of a line that a program printed; None for anything else, such as a warning."""
     try:
-        return json.loads(line)
+        return foreign.loads(line)
     except ValueError:
         return None

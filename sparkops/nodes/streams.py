@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, Any
 
+from sparkops import foreign
 from sparkops.command import Command
 from sparkops.nodes.node import Node, OnLine, Stream
 
@@ -209,7 +210,7 @@ class SharedStream:
         """Hand each reply to its request, until the stream ends or is no stream of replies."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             for line in stream.makefile("r"):
-                reply = json.loads(line)
+                reply = foreign.loads(line)
                 with self.lock:
                     if self.stream is not stream:
                         return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from sparkops import foreign
 from sparkops.config.smoke import StreamingCheck
 from sparkops.smoke import openai, prompts
 from sparkops.smoke.checks import Steps, one
@@ -102,7 +102,7 @@ def judge_tool(reply: ChatReply, parser: str) -> CheckFinding:
         return CheckFinding("clients will not see the tool call", "finish_reason tool_calls", repr(reply.finish))
     call = reply.calls[0]
     try:
-        city = json.loads(call.arguments)["city"]
+        city = foreign.loads(call.arguments)["city"]
     except (ValueError, KeyError, TypeError):
         return CheckFinding("the arguments of the tool call are broken", '{"city": ...}', shown(call.arguments))
     if call.name != name or not prompts.holds(CITY, str(city)):
@@ -120,7 +120,7 @@ def structured(run: Round) -> Steps:
 def judge_structured(text: str) -> CheckFinding:
     """Judge whether the text is JSON of the schema."""
     try:
-        parsed = json.loads(text)
+        parsed = foreign.loads(text)
     except ValueError:
         return CheckFinding("response_format json_schema is ignored", "JSON", shown(text))
     wrong = not isinstance(parsed, dict) or {key: type(value) for key, value in parsed.items()} != TYPES

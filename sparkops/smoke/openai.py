@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparkops import foreign
 from sparkops.exchange import Reply
 
 SHOWN = 120  # characters of an answer that a sentence shows
@@ -77,7 +77,7 @@ def data(reply: Reply) -> Any:
     if complete(reply).status != 200:
         raise Unusable(f"HTTP {reply.status}: {shown(reply.body, SHOWN_ERROR)}")
     try:
-        return json.loads(reply.body)
+        return foreign.loads(reply.body)
     except ValueError:
         raise _strange(reply) from None
 
@@ -188,7 +188,7 @@ def _piece(event: str) -> tuple[str, int]:
     if event == DONE:
         return "", 0
     try:
-        chunk = json.loads(event)
+        chunk = foreign.loads(event)
         error, choices, usage = chunk.get("error"), chunk.get("choices") or (), chunk.get("usage") or {}
         delta = choices[0].get("delta") or {} if choices else {}
         piece, tokens = str(delta.get("content") or "") + _reasoning(delta), int(usage.get("completion_tokens") or 0)

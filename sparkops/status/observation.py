@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
+from sparkops import foreign
 from sparkops.docker.facts import Container, parse_container, parse_listed
 from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.engines import load
@@ -174,7 +174,7 @@ def read(node: str, text: str) -> NodeReport:
 
 def _read(node: str, text: str) -> NodeReport:
     line, _, gpus = text.partition("\n")
-    survey = json.loads(line)
+    survey = foreign.loads(line)
     if survey["docker"]["code"]:
         raise NotReady.without_docker(node, _words(survey["docker"]))
     if survey["host"]["code"]:
@@ -283,7 +283,7 @@ def _events(node: str, service: str, guard: Facts) -> list[str]:
 def _findings(node: str, guard: Facts) -> tuple[EngineFinding, ...]:
     """Return what the guard's watch has found; nothing of a guard that cannot be read, or of an earlier version."""
     line = guard.get("findings", "")
-    reply = json.loads(line) if line.startswith("{") and not unfit("findings", line, REPLY_LIMIT) else {}
+    reply = foreign.loads(line) if line.startswith("{") and not unfit("findings", line, REPLY_LIMIT) else {}
     return tuple(read_findings(node, reply.get("ok")))
 
 
@@ -304,7 +304,7 @@ def _reply(node: str, op: str, line: str, errors: str) -> Any:
             raise NotReady(node, "the guard is stopped", next_step=f"docker start {CONTAINER}, on {node}")
         why = f"{problem}: {errors.strip()}" if errors.strip() else problem
         raise ConnectionLost(node, why, next_step=f"docker logs {CONTAINER}, on {node}")
-    reply = json.loads(line)
+    reply = foreign.loads(line)
     if "error" in reply:
         raise refusal(node, reply)
     return reply["ok"]

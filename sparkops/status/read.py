@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkops import foreign
 from sparkops.config import programs
 from sparkops.docker.places import REPORT
 from sparkops.errors import ConnectionLost, SparkopsError
@@ -97,7 +98,7 @@ def _reported(node: Node, socket: str) -> str:
 
 def _begun(name: str, text: str) -> str:
     """Return the text. Raises ConnectionLost where Docker could not begin a question to the gateway or the guard."""
-    survey = json.loads(text)
+    survey = foreign.loads(text)
     gateway, guard = survey["gateway"] or {"out": "", "err": ""}, survey["guard"]
     for printed in (gateway["out"] + gateway["err"], guard["services"] + guard["errors"]):
         if all(words in printed for words in START_FAILED):
@@ -115,7 +116,7 @@ def survey_unused(node: Node, docker: str, request: Mapping[str, Any]) -> Facts 
 
     try:
         status, text = page(connect, "/containers/json?all=1", REPLY_S)
-        if status != 200 or _any_of_sparkops(json.loads(text), request):
+        if status != 200 or _any_of_sparkops(foreign.loads(text), request):
             return None
     except (OSError, ValueError):  # the program finds the reason
         return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TextIO
 from urllib.parse import urlsplit
 
+from sparkops import foreign
 from sparkops.traffic.report import STOPPED, RequestRecord, write
 
 
@@ -368,7 +369,7 @@ class Sender:
 def is_openai_error(body: bytes) -> bool:
     """Return whether a body is an error as OpenAI's clients read it."""
     try:
-        error = json.loads(body)["error"]
+        error = foreign.loads(body)["error"]
         return isinstance(error["message"], str) and isinstance(error["type"], str)
     except (ValueError, KeyError, TypeError):
         return False

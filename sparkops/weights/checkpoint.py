@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkops import foreign
 from sparkops.config.model import GGUF, parts
+from sparkops.nodes.program import parsed
 
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 MARKER = ".sparkops.json"
@@ -117,7 +118,7 @@ class ModelDirectory:
 def parse(text: str) -> ModelDirectory:
     """Parse the output of `look`. Raises ValueError for other text."""
     try:
-        listing = json.loads(text)
+        listing = foreign.loads(text)
         root = listing["root"]
         models = [_checkpoint(model) for model in listing["models"]]
         user, group = root["user"]
@@ -168,14 +169,17 @@ def _index(index: Mapping[str, Any] | None) -> Index | None:
 
 
 def hashes(text: str) -> Mapping[str, str]:
-    """Parse the output of `hash`: the sha256 of files by name."""
-    digests: dict[str, str] = json.loads(text.splitlines()[-1])
+    """Parse the output of `hash`: the sha256 of files by name. Raises ValueError for other text."""
+    digests = foreign.loads((text.splitlines() or [""])[-1])
+    if not isinstance(digests, dict) or not all(isinstance(digest, str) for digest in digests.values()):
+        raise ValueError(f"unexpected digests of files: {text[-200:]!r}")
     return digests
 
 
 def bytes_read(line: str) -> int | None:
     """Return the number of hashed bytes; None for the last line."""
-    count = json.loads(line).get("bytes")
+    reply = parsed(line)
+    count = reply.get("bytes") if isinstance(reply, dict) else None
     return count if isinstance(count, int) else None
 
 

@@ -178,7 +178,7 @@ def _plan(job: WeightsCopy, target: Member, directory: ModelDirectory) -> Copy:
 
 
 def hash_files(member: Member, source: Checkpoint, names: Sequence[str], report: OnEvent) -> Hashes:
-    """Return the sha256 of files of a checkpoint, by name."""
+    """Return the sha256 of files of a checkpoint, by name. Raises NodeError."""
     meter = Meter(report, member.name, f"reading {source.path}", sum(source.files[name][0] for name in names))
     command = commands.hash_files(model_dir(member.config), source.path, names)
 
@@ -186,7 +186,11 @@ def hash_files(member: Member, source: Checkpoint, names: Sequence[str], report:
         if (count := checkpoint.bytes_read(line)) is not None:
             meter(count)
 
-    return checkpoint.hashes(transfer.run(member, command, read_line).stdout)
+    printed = transfer.run(member, command, read_line).stdout
+    try:
+        return checkpoint.hashes(printed)
+    except ValueError as error:
+        raise NodeError(member.name, str(error)) from error
 
 
 def _send(job: WeightsCopy, target: Member, plan: Copy) -> None:
