@@ -98,6 +98,12 @@ def model_dir(node: NodeConfig) -> str:
     return node.model_dir or "/srv/models"
 
 
+def host_paths(node: NodeConfig) -> frozenset[str]:
+    """Return the directories, files and devices of a node that its engines get."""
+    devices = (*(node.gpu_devices or ()), *(node.gpu_mounts or ())) if node.gpu == "devices" else ()
+    return frozenset((model_dir(node), *devices))
+
+
 def gpu(node: NodeConfig) -> tuple[str, ...]:
     """Return the options that give a container the accelerator of `node`."""
     match node.gpu:

@@ -158,11 +158,15 @@ def _same(before: Container, listed: Container) -> bool:
 
 @dataclass(frozen=True)
 class Engines:
-    """The engines of one node. `secret` reads a secret of a service by its name; None: the node has none."""
+    """The engines of one node. `secret` reads a secret of a service by its name; None: the node has none.
+
+    `paths` returns the paths of the node that they may get; None: any.
+    """
 
     node: LocalNode
     secret: Callable[[str, str], bytes | None]
     log: Callable[[str], None]
+    paths: Callable[[], frozenset[str] | None] = lambda: None
 
     def container(self, name: str) -> Container | None:
         """Return one container as it is now; None if it does not exist. Raises NotReady, ConnectionLost."""
@@ -196,12 +200,12 @@ class Engines:
     def create(self, rank: RankSpec) -> None:
         """Create the container of a rank, in place of a stopped one. Raises SparkopsError, ValueError."""
         spec = engine_spec.of(rank)
-        token = self._token(spec, rank)
+        token, command = self._token(spec, rank), spec.create(rank.node, self.paths())
         self._remove(rank.container)
         if token is None:
-            self._run(spec.create(rank.node))
+            self._run(command)
         else:
-            self._create_with(token, spec.create(rank.node), rank.container)
+            self._create_with(token, command, rank.container)
 
     def _token(self, spec: EngineSpec, rank: RankSpec) -> bytes | None:
         """Return the token of its Ray cluster; None if it joins none. Raises NotReady without that of its deploy."""

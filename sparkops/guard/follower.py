@@ -55,7 +55,7 @@ class Follower:
     """The promoted engine that was started last of those that run here, as last read; None without any."""
 
     def __post_init__(self) -> None:
-        self.engines = Engines(self.node, self.state.secret, self.log)
+        self.engines = Engines(self.node, self.state.secret, self.log, self._paths)
         self.jobs = Jobs(self.state, self.node, self.engines, self.log)
         self.jobs.alone = self._is_alone
         self._reader = ContainerReader(self.node, self.log)
@@ -211,6 +211,11 @@ class Follower:
         ranks = (rank for service in self._by_name.values() for rank in service.promoted(self._boot))
         started = {rank.container.started_at: rank for rank in ranks if rank.container and rank.container.running}
         self.last_started = started[max(started)] if started else None
+
+    def _paths(self) -> frozenset[str] | None:
+        """Return what engines may get of this node by orders of another node's leader; None: anything."""
+        membership = self.state.membership()
+        return membership.paths if membership and membership.leader != self.node.name else None
 
     @property
     def _boot(self) -> str:

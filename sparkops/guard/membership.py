@@ -119,7 +119,10 @@ def _following(old: Membership | None, request: Request, node: str) -> Membershi
     former = {**old.former, old.leader: old.key} if old and old.leader != node else {}
     kept = {name: key for name, key in former.items() if name != leader}
     term = max(request.get("term", 0), old.term if old else 0)
-    return Membership(leader, bytes.fromhex(request["key"]), {}, kept, tuple(request.get("gateway", ())), term)
+    paths = old.paths if old else None
+    if "paths" in request:
+        paths = (paths or frozenset()).union(map(str, request["paths"]))
+    return Membership(leader, bytes.fromhex(request["key"]), {}, kept, tuple(request.get("gateway", ())), term, paths)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,8 @@ class Membership:
     """Addresses of the leader's node, where the gateway's requests come from."""
     term: int = 0
     """The highest term of the rebuilds that made this guard lead or follow another leader; 0 without one."""
+    paths: frozenset[str] | None = None
+    """Directories, files and devices that the inventory has named for engines of this node; None: it did not say."""
     schema: int = SCHEMA
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
@@ -86,16 +87,23 @@ class EngineSpec(BaseModel):
         release = Release(self.parsed, self.inputs)
         return Rank(release, self.slot, node, self.index, callers=self.callers)
 
-    def create(self, node: str) -> Command:
+    def create(self, node: str, paths: Collection[str] | None = None) -> Command:
         """Return the command that creates its container, labelled with the digest of the text it was read from.
 
-        Raises ValueError for an image or options that could give it more rights than an engine's: the leader of
-        another node may have sent the spec.
+        `paths`: the only directories, files and devices of the node that it may get; None: any. Raises ValueError for
+        others, and for an image, addresses or options that could give it more rights than an engine's or break the
+        firewall: the leader of another node may have sent the spec.
         """
         if not IMAGE_ID.fullmatch(self.image):
             raise ValueError(f"image: expected the ID of an image, sha256:..., got {self.image!r}")
         if more := set(self.seat.options if self.seat else ()) - {*RDMA_OPTIONS}:
             raise ValueError(f"seat: expected options among {', '.join(RDMA_OPTIONS)}, got {', '.join(sorted(more))}")
+        if unnamed := commands.host_paths(self.config).difference(paths) if paths is not None else ():
+            raise ValueError(
+                f"node: {', '.join(sorted(unnamed))}: not in the inventory that this guard got: deploy again"
+            )
+        for address in (*(self.callers or ()), *(self.seat.peers if self.seat else ())):
+            ip_address(address)
         command = commands.create(self.rank(node), self.config, self.image, self.jobs, self.seat, self.memory_gib)
         label = f"--label={SPEC_LABEL}={_sha256(self._text or self.model_dump_json())}"
         return replace(command, argv=(*command.argv[:2], label, *command.argv[2:]))

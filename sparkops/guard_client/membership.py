@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.config.inventory import Fleet
+from sparkops.docker.commands import host_paths
 from sparkops.errors import NodeError, PlanRefused
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import PEER_PORT
@@ -108,4 +109,5 @@ def _terms(member: Member) -> Mapping[str, int]:
 def _join(leader: Leader, member: Member, gateway: Sequence[str], settings: GuardSettings) -> None:
     key, term = leader.key_of(member.name)
     with connect_guard(member) as opened:
-        opened.join(leader.node.name, key, term, gateway, **settings.request)
+        paths = sorted(host_paths(member.config))
+        opened.join(leader.node.name, key, term, gateway, paths=paths, **settings.request)

@@ -611,7 +611,7 @@ def test_guards_get_their_keys_and_the_leader_the_addresses_of_all(make: Make) -
         membership.introduce(order.connected, "n1")
 
     gateway = [world.machines["n1"].address]
-    settings = {"monitoring": None, "webhook": None}
+    settings = {"paths": ["/srv/models"], "monitoring": None, "webhook": None}
     joined = {"op": "join", "leader": "n1", "key": "key of n2", "term": 0, "gateway": gateway, **settings}
     assert peer(world, "n2").requests("join") == [joined]
     (peers,) = peer(world).requests("peers")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.agents.rebuild_plan import plan, read
-from sparkops.errors import ConnectionLost, PlanRefused
+from sparkops.errors import ConnectionLost, NotReady, PlanRefused
 from sparkops.guard import listener
 from sparkops.guard.daemon import Daemon
 from sparkops.guard.follower import Follower
@@ -21,6 +21,7 @@ from sparkops.guard.membership import Members, RebuildRequests
 from sparkops.guard.messages import Message, derive
 from sparkops.guard.peers import PeerLink, Reach, ServiceOrders
 from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard_client import engine_spec
 from sparkops.nodes.local import LocalNode
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
@@ -29,6 +30,7 @@ from sparkops.swap.intents import Deploy, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Mode
+from tests.guard.promoted import promoted_rank
 from tests.guard.test_reproductions import BOOT, NEW, OLD, RELEASES, SERVING
 from tests.nodes.recording import RecordingNode
 
@@ -52,10 +54,10 @@ class Guard:
     def take(self, *journals: Journal) -> None:
         self.verbs.verbs()["take"]({"journals": [wire.plain(Journal, journal) for journal in journals]})
 
-    def join(self, leader: str, key: bytes, term: int = 0) -> None:
+    def join(self, leader: str, key: bytes, term: int = 0, **settings: object) -> None:
         reach = Reach((), lambda *_: {}, lambda: False, print)
         members = Members(self.state, "n2", lambda *_: pytest.fail("no link"), lambda _: reach, threading.RLock())
-        members.join({"leader": leader, "key": key.hex(), "term": term, "gateway": ["10.0.0.1"]})
+        members.join({"leader": leader, "key": key.hex(), "term": term, "gateway": ["10.0.0.1"], **settings})
 
 
 @pytest.fixture
@@ -120,6 +122,30 @@ def test_a_guard_that_joined_a_rebuild_takes_no_lead_of_the_same_term(guard: Gua
         guard.take(replace(COPY, leader="n2", term=3))
     guard.join("n3", b"newer")
     assert read(guard.verbs.copies()).term == 3
+
+
+def test_a_leader_gives_engines_of_another_node_nothing_that_no_inventory_has_named_for_it(guard: Guard) -> None:
+    def create(model_dir: str) -> None:
+        spec = engine_spec.of(promoted_rank().rank).model_copy(
+            update={"node": {"address": "n2", "model_dir": model_dir}}
+        )
+        Follower(guard.state, LocalNode("n2", docker="/nowhere"), print).engines.create(
+            engine_spec.rank_spec(spec, "n2")
+        )
+
+    with pytest.raises(NotReady):  # no container here, and no refusal: an earlier version has named nothing
+        create("/etc")
+    guard.join("n1", b"key", paths=["/srv/models"])
+    guard.join("n1", b"key", paths=["/data"])
+
+    for named in ("/srv/models", "/data"):
+        with pytest.raises(NotReady):
+            create(named)
+    with pytest.raises(ValueError, match=r"^node: /etc: not in the inventory that this guard got"):
+        create("/etc")
+    guard.take(replace(COPY, leader="n2", term=3))
+    with pytest.raises(NotReady):  # it is the operator's own word
+        create("/etc")
 
 
 def test_joining_the_same_leader_again_writes_nothing(guard: Guard) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -74,8 +75,18 @@ SEAT = Seat("10.0.0.1", "10.0.0.1")
         ({"seat": replace(SEAT, options=("--privileged",))}, "seat: expected options among .*, got --privileged"),
         ({"seat": replace(SEAT, options=(*RDMA_OPTIONS, "--volume=/:/x"))}, "seat: expected .*, got --volume=/:/x"),
         ({"node": {"transport": "local", "model_dir": "/:/x"}}, "model_dir\n.*expected an absolute path without colon"),
+        ({"callers": ("10.0.0.1", "x")}, "'x' does not appear to be an IPv4 or IPv6 address"),
+        ({"seat": replace(SEAT, peers=("10.0.0.1", "x"))}, "'x' does not appear to be an IPv4 or IPv6 address"),
     ],
-    ids=["an option as image", "an image to fetch", "an option", "one option too many", "another mount"],
+    ids=[
+        "an option as image",
+        "an image to fetch",
+        "an option",
+        "one option too many",
+        "another mount",
+        "a caller",
+        "a peer",
+    ],
 )
 def test_no_spec_gives_a_container_more_rights(spec: EngineSpec, changes: dict[str, Any], refused: str) -> None:
     """A spec comes from the leader's node, which is not to be root on the others."""
@@ -83,6 +94,29 @@ def test_no_spec_gives_a_container_more_rights(spec: EngineSpec, changes: dict[s
 
     with pytest.raises(ValueError, match=refused):
         engine_spec.of(RankSpec("n1", "q", spec=text)).create("n1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({"model_dir": "/srv/models"}, ""),
+        ({}, ""),
+        ({"gpu": "devices", "gpu_devices": ["/dev/nvidia0"], "gpu_mounts": ["/usr/lib/nvidia"]}, ""),
+        ({"model_dir": "/srv"}, "/srv"),
+        ({"model_dir": "/srv/models/.."}, "/srv/models/.."),
+        ({"model_dir": "/var/lib/docker/volumes/db/_data"}, "/var/lib/docker/volumes/db/_data"),
+        ({"gpu": "devices", "gpu_devices": ["/dev/sda"]}, "/dev/sda"),
+        ({"gpu": "devices", "gpu_devices": ["/dev/nvidia0"], "gpu_mounts": ["/home", "/"]}, "/, /home"),
+    ],
+)
+def test_an_engine_gets_only_what_the_inventory_of_its_node_names(
+    spec: EngineSpec, settings: dict[str, Any], refused: str
+) -> None:
+    text = spec.model_copy(update={"node": {"transport": "local", **settings}}).model_dump_json()
+    named = {"/srv/models", "/dev/nvidia0", "/usr/lib/nvidia"}
+
+    with pytest.raises(ValueError, match=f"^node: {refused}: not in the inventory") if refused else nullcontext():
+        engine_spec.of(RankSpec("n1", "q", spec=text)).create("n1", named)
 
 
 def test_a_rank_over_roce_gets_its_devices(spec: EngineSpec) -> None:
