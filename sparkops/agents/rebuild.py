@@ -35,22 +35,28 @@ def read_copies(connected: Connected) -> dict[str, GuardCopies]:
 
 
 def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: OnEvent) -> Mapping[str, str]:
-    """Make the planned node lead with these journals, and run the gateway there. Every step can be repeated.
+    """Make the planned node lead with these journals and a new fleet key, and run the gateway there.
 
+    Every step can be repeated. Keys of earlier leaders stay only for nodes that may not know the new one yet.
     Returns by service why it does not serve after SERVE_S, with the next step; none that serves. Raises NodeError.
     """
-    member = connected.member(plan.node)
+    member, former = connected.member(plan.node), unaware(connected, plan)
     agents.ensure_guard(member, specs.guard, report)
     report(Event(plan.node, f"taking the lead of {', '.join(item.service for item in plan.journals) or 'no service'}"))
     with connect_guard(member) as opened:
-        opened.take(plan.journals)
+        opened.take(plan.journals, former)
     member.node.run(commands.RESTART)
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     gateway_agent.ensure(member, specs.gateway, specs.guard, report, apply_gateway=True)
     guarded = {name: other for name, other in connected.members.items() if leases.guarded(other)}
-    membership.introduce(replace(connected, members=guarded), plan.node, specs.settings)
+    membership.introduce(replace(connected, members=guarded), plan.node, specs.settings, former)
     with leading(member) as leader:
         return _until_served(leader, plan, report)
+
+
+def unaware(connected: Connected, plan: Rebuild) -> frozenset[str]:
+    """Return the nodes of the inventory whose guards may not know yet who leads."""
+    return frozenset(connected.fleet.nodes) - plan.following
 
 
 def _until_served(leader: Leader, plan: Rebuild, report: OnEvent) -> dict[str, str]:

@@ -50,6 +50,8 @@ class Rebuild:
     kept: tuple[Journal, ...] = ()
     lost: frozenset[str] = frozenset()
     problems: tuple[str, ...] = field(default=())
+    following: frozenset[str] = frozenset()
+    """Nodes whose guards take `node` for the leader already."""
 
     @property
     def services(self) -> tuple[Service, ...]:
@@ -114,6 +116,7 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
         kept=tuple(kept),
         lost=without,
         problems=tuple(f"{name}: {problem}" for name, copies in copies_by_node.items() for problem in copies.problems),
+        following=frozenset(name for name, copies in copies_by_node.items() if copies.leader == node),
     )
 
 

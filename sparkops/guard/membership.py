@@ -117,12 +117,18 @@ def _following(old: Membership | None, request: Request, node: str) -> Membershi
     """Return the membership of a guard that follows another one, with the keys of earlier leaders."""
     leader = request["leader"]
     former = {**old.former, old.leader: old.key} if old and old.leader != node else {}
-    kept = {name: key for name, key in former.items() if name != leader}
+    kept = _kept({name: key for name, key in former.items() if name != leader}, request)
     term = max(request.get("term", 0), old.term if old else 0)
     paths = old.paths if old else None
     if "paths" in request:
         paths = (paths or frozenset()).union(map(str, request["paths"]))
     return Membership(leader, bytes.fromhex(request["key"]), {}, kept, tuple(request.get("gateway", ())), term, paths)
+
+
+def _kept(former: Mapping[str, bytes], request: Request) -> dict[str, bytes]:
+    """Return the keys of those earlier leaders that the operator names: they may return and lead on. Without, all."""
+    names = request.get("former", former)
+    return {name: key for name, key in former.items() if name in names}
 
 
 @dataclass(frozen=True)
@@ -165,9 +171,10 @@ class RebuildRequests:
         return {**copies, "leader": leader, "term": term, "heard_ago_s": heard_ago_s}
 
     def _take(self, request: Request) -> None:
-        """Write journals that name this node as leader, and lead the fleet from the next start on, with a new key.
+        """Write journals that name this node as leader, and lead the fleet from the next start on.
 
-        Raises PlanRefused for a journal that is older than what this guard knows.
+        The fleet key and the term are new, also where this node leads already: the old key may be stolen. Raises
+        PlanRefused for a journal that is older than what this guard knows.
         """
         journals = [wire.load_value(Journal, parsed) for parsed in request["journals"]]
         old = self.state.membership()
@@ -182,8 +189,9 @@ class RebuildRequests:
                 )
         for journal in journals:
             self.state.write_journal(journal)
-        if old is None or not leads:
-            former = {**old.former, old.leader: old.key} if old else {}
-            old = Membership(self.node, secrets.token_bytes(KEY_BYTES), {}, former)
-        term = max(old.term, joined, *(journal.term for journal in journals))
-        self.state.write_membership(replace(old, term=term))
+        new = Membership(self.node, secrets.token_bytes(KEY_BYTES))
+        if old is not None:
+            former = old.former if leads else {**old.former, old.leader: old.key}
+            peers, term = (old.peers, old.term + 1) if leads else ({}, joined)
+            new = replace(new, peers=peers, former=_kept(former, request), term=term, paths=old.paths)
+        self.state.write_membership(replace(new, term=max(new.term, *(journal.term for journal in journals), 0)))

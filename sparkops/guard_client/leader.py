@@ -129,10 +129,10 @@ class GuardConnection:
         """Make the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
 
         `term`: that of the rebuild that made it the leader. `gateway`: the addresses of that node, which may connect
-        to engines. `settings`: those of guard_client.membership, and `paths`, the directories, files and devices of its
-        node that engines may get, besides those of earlier requests, which earlier releases may need; without one, the
-        guard keeps its own. Raises PlanRefused if another leader has deployed a service that needs this guard, or if
-        the port of `monitoring` is taken.
+        to engines. `settings`: those of guard_client.membership; `paths`, the directories, files and devices of its
+        node that engines may get, besides those of earlier requests, which earlier releases may need; `former`, as of
+        `take`. Without one, the guard keeps its own. Raises PlanRefused if another leader has deployed a service that
+        needs this guard, or if the port of `monitoring` is taken.
         """
         self.request("join", leader=leader, key=key, term=term, gateway=list(gateway), **settings)
 
@@ -144,9 +144,12 @@ class GuardConnection:
         """Return the guard's journals and copies; agents.rebuild_plan.read parses them."""
         return dict(self.request("copies"))
 
-    def take(self, journals: Iterable[Journal]) -> None:
-        """Make the guard lead the fleet with these journals, from its next start on."""
-        self.request("take", journals=[wire.plain(Journal, journal) for journal in journals])
+    def take(self, journals: Iterable[Journal], former: Iterable[str]) -> None:
+        """Make the guard lead the fleet with these journals and a new fleet key, from its next start on.
+
+        `former`: the earlier leaders whose keys it keeps, because they may return without knowledge of this one.
+        """
+        self.request("take", journals=[wire.plain(Journal, journal) for journal in journals], former=sorted(former))
 
     def lease(self, kind: str, holder: str) -> None:
         """Take or renew a lease, until this stream ends. Raises Busy while other work blocks it."""

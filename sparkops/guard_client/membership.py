@@ -6,7 +6,7 @@ Keys pass through this process from the leader's guard to the others, over stdin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,17 +45,24 @@ def monitoring_port(port: int, key: str) -> Mapping[str, object]:
     return {"port": port, "digest": hashlib.sha256(key.encode()).hexdigest()}
 
 
-def introduce(connected: Connected, gateway: str, settings: GuardSettings = GuardSettings()) -> None:
+def introduce(
+    connected: Connected,
+    gateway: str,
+    settings: GuardSettings = GuardSettings(),
+    former: Collection[str] | None = None,
+) -> None:
     """Make the guards of all connected nodes follow the one beside the gateway, and give it their addresses.
 
-    The leader keeps the address of a node that does not answer. Raises the errors of all nodes at once.
+    The leader keeps the address of a node that does not answer. `former`: the earlier leaders whose keys guards keep;
+    None: all. Raises the errors of all nodes at once.
     """
     fleet = connected.fleet
     others = [name for name in connected.members if name != gateway]
     addresses = host.parse_addresses(connected.member(gateway).node.run(host.ADDRESSES).stdout)
+    sent = settings.request if former is None else {**settings.request, "former": sorted(former)}
     with leading(connected.member(gateway)) as leader:
         all_or_raise(
-            on_each(others, lambda name: _join(leader, connected.member(name), addresses, settings), connected.cancel)
+            on_each(others, lambda name: _join(leader, connected.member(name), addresses, sent), connected.cancel)
         )
         peers = _addresses(fleet, (name for name in fleet.nodes if name != gateway))
         leader.set_peers(peers, **settings.request)
@@ -106,8 +113,8 @@ def _terms(member: Member) -> Mapping[str, int]:
         return {}
 
 
-def _join(leader: Leader, member: Member, gateway: Sequence[str], settings: GuardSettings) -> None:
+def _join(leader: Leader, member: Member, gateway: Sequence[str], settings: Mapping[str, Any]) -> None:
     key, term = leader.key_of(member.name)
     with connect_guard(member) as opened:
         paths = sorted(host_paths(member.config))
-        opened.join(leader.node.name, key, term, gateway, paths=paths, **settings.request)
+        opened.join(leader.node.name, key, term, gateway, paths=paths, **settings)

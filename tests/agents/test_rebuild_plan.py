@@ -45,6 +45,15 @@ def test_the_newest_copy_becomes_the_journal_of_the_next_term() -> None:
     ]
 
 
+def test_a_rebuild_on_the_leaders_own_node_knows_which_guards_follow_it() -> None:
+    copies = {"n1": GuardCopies("n1", journals=(JOURNAL,)), "n2": follower(JOURNAL), "n3": follower(leader="n0")}
+
+    renewal = plan("n1", copies, NONE)
+
+    assert (len(renewal.journals), renewal.kept) == (0, (JOURNAL,))
+    assert renewal.following == {"n1", "n2"}
+
+
 def test_what_ran_on_a_lost_node_is_given_up_and_named() -> None:
     swap_plan = plan("n2", {"n2": follower(replace(JOURNAL, active=on_n1())), "n3": follower()}, LOST)
 

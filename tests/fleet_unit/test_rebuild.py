@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from sparkops.agents import rebuild
-from sparkops.agents.rebuild_plan import plan
+from sparkops.agents.rebuild_plan import Rebuild, plan
+from sparkops.guard_client import membership
 from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.leader import leading
+from sparkops.guard_client.leader import connect_guard, leading
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec
@@ -34,6 +35,20 @@ def test_every_guard_is_asked_for_its_copies_and_a_node_without_one_is_not(make:
 
     assert {node: copies.copies for node, copies in answers.items()} == {"n1": (journal,), "n2": (journal,)}
     assert plan("n1", answers, frozenset({"n9"})).journals[0].leader == "n1"
+
+
+def test_guards_keep_the_keys_of_earlier_leaders_only_where_these_may_return_without_the_new_one(make: Make) -> None:
+    """n2 follows the leader, n3 does not answer."""
+    world = make(3)
+    planned = Rebuild("n1", (), (serving().journal,), following=frozenset({"n1", "n2"}))
+    peer = world.node("n1").peer
+    with world.order(without="n3") as order:
+        with connect_guard(order.connected.member("n1")) as guard:
+            guard.take(planned.journals, rebuild.unaware(order.connected, planned))
+        membership.introduce(order.connected, "n1", former=rebuild.unaware(order.connected, planned))
+
+    assert [request["former"] for request in peer.requests("take")] == [["n3"]]
+    assert [request["former"] for request in world.node("n2").peer.requests("join")] == [["n3"]]
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,19 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
 from sparkops.agents.rebuild_plan import plan, read
 from sparkops.errors import ConnectionLost, NotReady, PlanRefused
-from sparkops.guard import listener
+from sparkops.guard import listener, messages
 from sparkops.guard.daemon import Daemon
 from sparkops.guard.follower import Follower
 from sparkops.guard.leadership import CONFIRM_S, Leadership
 from sparkops.guard.membership import Members, RebuildRequests
-from sparkops.guard.messages import Message, derive
+from sparkops.guard.messages import Envelope, Message, Orders, derive
 from sparkops.guard.peers import PeerLink, Reach, ServiceOrders
 from sparkops.guard.state import Membership, Peer, State
 from sparkops.guard_client import engine_spec
@@ -46,17 +47,18 @@ class Guard:
 
     state: State
     message_s: float | None = None
+    node: str = "n2"
 
     @property
     def verbs(self) -> RebuildRequests:
-        return RebuildRequests(self.state, "n2", lambda: self.message_s)
+        return RebuildRequests(self.state, self.node, lambda: self.message_s)
 
-    def take(self, *journals: Journal) -> None:
-        self.verbs.verbs()["take"]({"journals": [wire.plain(Journal, journal) for journal in journals]})
+    def take(self, *journals: Journal, **request: object) -> None:
+        self.verbs.verbs()["take"]({"journals": [wire.plain(Journal, journal) for journal in journals], **request})
 
     def join(self, leader: str, key: bytes, term: int = 0, **settings: object) -> None:
         reach = Reach((), lambda *_: {}, lambda: False, print)
-        members = Members(self.state, "n2", lambda *_: pytest.fail("no link"), lambda _: reach, threading.RLock())
+        members = Members(self.state, self.node, lambda *_: pytest.fail("no link"), lambda _: reach, threading.RLock())
         members.join({"leader": leader, "key": key.hex(), "term": term, "gateway": ["10.0.0.1"], **settings})
 
 
@@ -92,7 +94,6 @@ def test_a_guard_that_takes_the_lead_has_the_journals_and_a_new_key(guard: Guard
     taken = replace(COPY, leader="n2", term=3, revision=10)
 
     guard.take(taken)
-    guard.take(taken)
 
     membership = guard.state.membership()
     assert membership is not None
@@ -101,6 +102,43 @@ def test_a_guard_that_takes_the_lead_has_the_journals_and_a_new_key(guard: Guard
     assert membership.key not in (OLD_KEY, derive(OLD_KEY, "n2"))
     assert (membership.former, membership.term) == ({"n1": derive(OLD_KEY, "n2")}, 3)
     assert read(guard.verbs.copies()).journals == (taken,)
+
+
+def receiver(state: State, node: str) -> listener.Receiver:
+    """What receives messages for a guard."""
+    process = Daemon(state, LocalNode(node))
+    return listener.Receiver(node, process._keys, process.answer)
+
+
+def accepts(receiving: listener.Receiver, fleet_key: bytes, sender: str) -> bool:
+    """Whether a guard replies to messages that are signed with the key that derives from this fleet key."""
+    key = derive(fleet_key, receiving.node)
+    message = messages.pack(
+        key, Envelope("order", sender, receiving.node, 0, 0, "link", "", "x"), wire.dump(Orders, Orders({}))
+    )
+    return receiving.receive(message)[0] == HTTPStatus.CONFLICT  # signed, and its challenge is old
+
+
+def test_a_rebuild_on_the_leaders_own_node_replaces_a_stolen_key(tmp_path: Path) -> None:
+    leader, follower = Guard(State(tmp_path / "n2")), Guard(State(tmp_path / "n3"), node="n3")
+    stolen = b"s" * 32
+    peers = {"n3": Peer("10.0.0.3", 10844)}
+    leader.state.write_membership(Membership("n2", stolen, peers, {"n0": b"0", "n1": b"1"}, term=7))
+    follower.state.write_membership(Membership("n2", derive(stolen, "n3"), {}, {"n0": b"0", "n1": b"1"}))
+    receiving = receiver(follower.state, "n3")
+    assert accepts(receiving, stolen, "n2")
+
+    leader.take(former=["n1"])
+    led = leader.state.membership()
+    assert led is not None
+    follower.join("n2", derive(led.key, "n3"), led.term, former=["n1"])
+
+    assert led.key != stolen
+    assert (led.leader, led.peers, led.former, led.term) == ("n2", peers, {"n1": b"1"}, 8)
+    assert (accepts(receiving, stolen, "n2"), accepts(receiving, led.key, "n2")) == (False, True)
+    followed = follower.state.membership()
+    assert followed is not None
+    assert followed.former == {"n1": b"1"}
 
 
 @pytest.mark.parametrize("journal", [replace(COPY, leader="n2"), replace(COPY, term=3)], ids=["term", "leader"])
