@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
+from signal import SIGABRT, SIGINT, SIGKILL, SIGQUIT, SIGTERM
 
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
@@ -166,11 +167,26 @@ def kill(container: str) -> Command:
     return docker("kill", container)
 
 
+STOP_FORMAT = '--format={{.Action}} {{index .Actor.Attributes "signal"}}'
+ENDING = frozenset(str(int(number)) for number in (SIGINT, SIGQUIT, SIGABRT, SIGKILL, SIGTERM))
+"""Signals with which an operator asks for an end. `docker kill -s HUP` or USR1, as of programs that rotate logs, does
+not: a crash hours later would count as an operator's decision."""
+
+
 def stops(container: str, since_s: float, until_s: float) -> Command:
-    """List the stops and kills that Docker received, from `since_s` to `until_s` (seconds since 1970)."""
+    """List the stops and kills that Docker received, from `since_s` to `until_s` (seconds since 1970).
+
+    One a line, a kill with the number of its signal.
+    """
     between = (f"--since={since_s:.9f}", f"--until={until_s:.9f}")
     filters = (f"--filter=container={container}", "--filter=event=stop", "--filter=event=kill")
-    return Command(("docker", "events", *between, *filters, "--format={{.Action}}"), timeout_s=20.0)
+    return Command(("docker", "events", *between, *filters, STOP_FORMAT), timeout_s=20.0)
+
+
+def ends_by_hand(printed: str) -> bool:
+    """Return whether an operator asked for an end, of the output of `stops`."""
+    events = (line.split() for line in printed.splitlines())
+    return any(event[:1] == ["stop"] or (event[:1] == ["kill"] and ENDING.issuperset(event[1:])) for event in events)
 
 
 def remove(container: str) -> Command:

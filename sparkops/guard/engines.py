@@ -275,6 +275,7 @@ class Engines:
     def stopped_by_hand(self, container: Container) -> bool:
         """Return whether Docker was asked to end a container that has ended since. Raises NodeError.
 
+        Docker keeps its last 256 events: with more of them in the seconds since, a stop counts as a crash.
         After a crash, a new dockerd ends the containers that still run, this guard's among them: a container that ended
         before this guard started was not stopped by an operator.
         """
@@ -283,7 +284,7 @@ class Engines:
         if max(starts) > now_s:  # the clock was set back since: Docker refuses to list what comes after now
             starts = [now_s - RECENT_S, *(start_s for start_s in starts if start_s <= now_s)]
         listed = self.node.run(commands.stops(container.name, max(starts), now_s))
-        return bool(listed.stdout.split())
+        return commands.ends_by_hand(listed.stdout)
 
     def _runs(self, name: str) -> bool:
         container = self.container(name)

@@ -217,5 +217,8 @@ def test_who_ended_a_container_is_read_from_docker_s_events() -> None:
 
     between = "--since=1.500000000 --until=2.000000000"
     filters = "--filter=container=c --filter=event=stop --filter=event=kill"
-    assert str(command) == f"docker events {between} {filters} '--format={{{{.Action}}}}'"
+    assert (
+        str(command)
+        == f"docker events {between} {filters} '--format={{{{.Action}}}} {{{{index .Actor.Attributes \"signal\"}}}}'"
+    )
     assert not command.changes

@@ -39,7 +39,17 @@ class Docker:
         return True
 
 
-@pytest.mark.parametrize(("listed", "by_hand"), [("kill\nstop", True), ("", False)], ids=["docker stop", "a crash"])
+@pytest.mark.parametrize(
+    ("listed", "by_hand"),
+    [
+        ("kill 15\nstop ", True),
+        ("kill 9", True),
+        ("kill", True),
+        ("kill 10\nkill 1\n", False),
+        ("", False),
+    ],
+    ids=["docker stop", "docker kill", "a Docker that names no signal", "logs were rotated", "a crash"],
+)
 def test_the_guard_of_a_pair_s_rank_finds_out_that_an_operator_stopped_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, by_hand: bool
 ) -> None:
@@ -72,7 +82,7 @@ def test_the_guard_of_a_pair_s_rank_finds_out_that_an_operator_stopped_it(
     assert state.by_hand("chat") == (frozenset({OLD.container}) if by_hand else frozenset())
 
 
-@pytest.mark.parametrize(("listed", "by_hand"), [("kill\nstop", True), ("", False)], ids=["docker stop", "a crash"])
+@pytest.mark.parametrize(("listed", "by_hand"), [("kill 15\nstop", True), ("", False)], ids=["docker stop", "a crash"])
 def test_an_engine_whose_start_lies_ahead_of_the_clock_is_not_taken_for_stopped(
     monkeypatch: pytest.MonkeyPatch, listed: str, by_hand: bool
 ) -> None:
