@@ -178,7 +178,7 @@ class LocalService:
             },
             refused={name: start.refused for name, start in self.starts.items() if start.refused},
             paused=frozenset(name for name, start in self.starts.items() if start.due_s > now_s),
-            dead={name: why for name in known if (why := self.run(self.containers[name]).dead)},
+            dead={name: why for name in known if (why := self._dead(self.containers[name]))},
             garbled={name: why for name in known if (why := self.run(self.containers[name]).garbled)},
         )
 
@@ -211,6 +211,16 @@ class LocalService:
         if container.rank:
             return worker_loaded(self.node, container.name, self.journal)
         return self.run(container).loaded
+
+    def _dead(self, container: Container) -> str:
+        """Return why an engine is dead; empty if it is not known to be.
+
+        One that has neither answered this process nor refused to may have served before it. Where it also makes no
+        progress, it hangs: else nothing would load beside it, and no leader would restart it.
+        """
+        run, start = self.run(container), self.start(container.name)
+        hangs = container.running and not container.rank and run.loaded is Answer.UNKNOWN and start.run is run
+        return run.dead or (start.problem if hangs else "")
 
     def lose_port(self, container: Container, problem: str) -> None:
         """Note that another program answers in place of an engine that has answered."""

@@ -33,6 +33,7 @@ from sparkops.swap.model import Answer, Mode, Phase
 from tests import examples
 from tests.guard.test_reproductions import BOOT, OLD, SERVING, begun, runs
 from tests.nodes.recording import RecordingNode
+from tests.nodes.threads import no_thread_starts
 from tests.ports import free_port
 from tests.smoke.server import to
 
@@ -101,16 +102,6 @@ def test_the_promoted_engine_is_not_killed_before_its_health_is_known(tmp_path: 
     assert service.loads, "it may load, so nothing else starts to load"
 
 
-@contextmanager
-def no_threads() -> Iterator[None]:
-    """No thread can be started, as where the machine has no memory for its stack or no number for it."""
-    before = threading.stack_size(2**46)
-    try:
-        yield
-    finally:
-        threading.stack_size(before)
-
-
 def test_what_no_thread_could_be_started_for_is_begun_again_later(tmp_path: Path) -> None:
     with engine() as port:
         container = replace(runs(OLD), port=port)
@@ -123,7 +114,7 @@ def test_what_no_thread_could_be_started_for_is_begun_again_later(tmp_path: Path
             lambda: jobs.begin(service, Job(Measure(OLD.container))),
         )
         for begin in begins:
-            with no_threads(), pytest.raises(RuntimeError, match="can't start new thread"):
+            with no_thread_starts(), pytest.raises(RuntimeError, match="can't start new thread"):
                 begin()
         assert (run.watch, run.checking, service.job) == (None, False, None)
 
@@ -183,6 +174,32 @@ def test_the_leader_learns_what_the_watch_finds_of_this_run_in_its_first_words(t
     assert engine_report() == ("", "one character")
     service.update({OLD.container: replace(runs(OLD), started_at=run + 1.0)}, 2.0)
     assert engine_report() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("health", "dead"),
+    [(Answer.UNKNOWN, "did not start: no progress for 180 s"), (Answer.NO, "")],
+    ids=["hangs", "loads"],
+)
+def test_an_engine_that_hung_before_its_guard_started_is_dead_once_it_makes_no_progress(
+    tmp_path: Path, health: Answer, dead: str
+) -> None:
+    """Without a verdict nothing else would load on its node, and no leader would restart it."""
+    follower, service = restarted(tmp_path, runs(OLD), [])
+    run = service.run(runs(OLD))
+    run.note_health(health)
+    given_up = Loaded(Watch(examples.recipe().probe.startup, LOG), "did not start: no progress for 180 s")
+
+    follower.jobs._loaded(service, runs(OLD), run, examples.recipe(), given_up)
+    follower.note_watch(OLD.container, runs(OLD).started_at, dead="", garbled="")  # it is not watched meanwhile
+
+    def reported() -> str:
+        return report("n1", None, service.local(BOOT.boot)).engine(OLD.container).dead
+
+    assert reported() == dead
+    run.note_health(Answer.YES)
+    follower.note_watch(OLD.container, runs(OLD).started_at, dead="", garbled="")
+    assert reported() == ""
 
 
 def test_an_engine_that_this_process_saw_start_loads_until_it_answers(tmp_path: Path) -> None:
