@@ -24,6 +24,7 @@ from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.member import Member
 from sparkops.nodes.node import Node
+from sparkops.nodes.waiting import Waiting
 
 
 @dataclass(frozen=True)
@@ -54,36 +55,46 @@ def forward(agent: Replaceable, image: str, container: NamedContainer | None) ->
 
 
 def back(agent: Replaceable, container: NamedContainer | None, *, aside: bool) -> Command | None:
-    """Return the next command towards the old container, which was put aside if `aside`; None once it runs."""
+    """Return the next command towards the old container, which was put aside if `aside`; None once it runs.
+
+    It runs before it has its restart policy again, which Docker does not set on a full disk.
+    """
     if aside and container is None:
         return rename(agent.aside, agent.container)
     if aside and container and container.new:
         return remove_by_force(agent.container)
-    if container is None or (container.policy == "always" and container.running):
+    if container is None:
         return None
-    return start(agent.container) if container.policy == "always" else set_restart(agent.container, "always")
+    if not container.running:
+        return start(agent.container)
+    return None if container.policy == "always" else set_restart(agent.container, "always")
 
 
+FAILED = (SparkopsError, OSError)
 MOST_STEPS = 10
+RETRIES = Waiting(10.0)
+"""Of the way back, without an end: an attempt from the start would stop the old agent again."""
 
 
-def replace(node: Node, agent: Replaceable, image: str, patience_s: float = PATIENCE_S) -> str:
+def replace(
+    node: Node, agent: Replaceable, image: str, patience_s: float = PATIENCE_S, retries: Waiting = RETRIES
+) -> str:
     """Replace an agent of a node. Returns why the old one runs again, or nothing if the new one answers.
 
     The new one gets `patience_s` to answer. Raises SparkopsError or OSError where the old one could not be started
-    again, or removed.
+    again within `retries`, or removed.
     """
     with closing(Engine(node)) as engine:
         member = Member(node.name, NodeConfig(transport="local"), node, engine)
+
+        def following() -> Command | None:
+            return back(agent, _container(member, agent), aside=engine.container(agent.aside) is not None)
+
         try:
             _follow(member, agent, lambda: forward(agent, image, _container(member, agent)))
             answered(member, agent.container, lambda: agent.ready(node), patience_s)
-        except (SparkopsError, OSError) as error:
-            _follow(
-                member,
-                agent,
-                lambda: back(agent, _container(member, agent), aside=engine.container(agent.aside) is not None),
-            )
+        except FAILED as error:
+            retries.retry(lambda: _follow(member, agent, following), lambda failed: isinstance(failed, FAILED))
             return error.problem if isinstance(error, NodeError) else str(error)
         discard(member, agent.aside, agent.stop_s)
     return ""

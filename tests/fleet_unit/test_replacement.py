@@ -18,6 +18,7 @@ from sparkops.guard import replacing
 from sparkops.guard_client.commands import CONTAINER as GUARD
 from sparkops.nodes.member import Member
 from sparkops.nodes.node import OnLine
+from sparkops.nodes.waiting import Waiting
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.machine import IMAGE, Machine, inspect
 from tests.fleet_unit.nodes import MachineNode
@@ -304,6 +305,30 @@ def test_a_replacement_continues_after_its_end_at_any_command(
     kept = machine.containers[case.container]
     assert kept["HostConfig"]["RestartPolicy"]["Name"] == "always"
     assert case.aside not in machine.containers
+
+
+def test_the_old_agent_runs_before_a_full_disk_takes_its_restart_policy(
+    case: Case, machine: Machine, tmp_path: Path
+) -> None:
+    machine.containers[case.container] = inspect(case.container, {"sparkops.inputs": "old"}, "running")
+    machine.containers[case.container]["HostConfig"]["RestartPolicy"]["Name"] = "always"
+    ran_meanwhile: list[list[str]] = []
+
+    def fails(line: str) -> int:
+        if "update --restart=always" in line and len(ran_meanwhile) < 3:
+            ran_meanwhile.append(running(machine, case))
+            return 1
+        return int("docker run --detach" in line)
+
+    machine.fails, machine.complaint = fails, "no space left on device"
+    problem = replacing.replace(
+        MachineNode(machine, tmp_path), replacing.parse(*case.version), IMAGE, 0.0, Waiting(0.0)
+    )
+
+    assert "no space left on device" in problem
+    assert ran_meanwhile == [["old"]] * 3
+    kept = machine.containers[case.container]
+    assert (running(machine, case), kept["HostConfig"]["RestartPolicy"]["Name"]) == (["old"], "always")
 
 
 def running(machine: Machine, case: Case) -> list[str]:
