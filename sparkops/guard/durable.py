@@ -63,8 +63,15 @@ class Durable:
         with self._opened(os.O_RDWR, fcntl.LOCK_EX) as file:
             number, newest, _ = self._newest(file)
             self._doubtful = 1 - newest
-            _write_all(file, _packed(number + 1, data), self._doubtful * self._span)
-            os.fsync(file)
+            place = self._doubtful * self._span
+            try:
+                _write_all(file, _packed(number + 1, data), place)
+                os.fsync(file)
+            except OSError:
+                with suppress(OSError):  # the next process would take it for written: the kernel returns it
+                    _write_all(file, bytes(HEADER.size), place)
+                    os.fsync(file)
+                raise
             self._doubtful = None
 
     @property

@@ -197,6 +197,7 @@ def test_a_write_that_never_reached_the_disk_is_not_read_and_leaves_the_older_sl
                 durable.write(NEW)
             assert NEW in durable.file.read_bytes()
             assert durable.read() == OLD
+            assert Durable(durable.file, 3000).read() == OLD, "as in the next process"
             assert OLD in durable.file.read_bytes()
 
         (disk / "filling").unlink()
