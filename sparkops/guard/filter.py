@@ -5,6 +5,7 @@ The rules follow the labels of this node's containers, so they return after a re
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from sparkops.network import firewall
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.node import Node
 
+RENEWING = threading.Lock()
+"""Held from the list of containers to the rules: else an older list could replace the rules of a newer one."""
+
 
 def close_ports(node: Node) -> None:
     """Let nftables have the rules that the containers of this node require. Raises SparkopsError, ValueError."""
@@ -24,11 +28,12 @@ def close_ports(node: Node) -> None:
 
 
 def _renew(node: Node, engine: Engine) -> None:
-    containers = [facts.parse_listed(node.name, listed) for listed in engine.listed()]
-    ephemeral = node.run(firewall.EPHEMERAL).stdout
-    membership = State().membership()
-    gateway = membership.gateway if membership else ()
-    node.run(firewall.apply(firewall.of_containers(containers, gateway), ephemeral))
+    with RENEWING:
+        containers = [facts.parse_listed(node.name, listed) for listed in engine.listed()]
+        ephemeral = node.run(firewall.EPHEMERAL).stdout
+        membership = State().membership()
+        gateway = membership.gateway if membership else ()
+        node.run(firewall.apply(firewall.of_containers(containers, gateway), ephemeral))
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +39,8 @@ class NftNode(MachineNode):
     sent: list[str] = field(default_factory=list)
     broken: bool = False
     opened: int = 0
+    listed: Callable[[], None] = lambda: None
+    """Called once the containers were listed for the rules."""
 
     def pipe(self, command: Command) -> Stream:
         """Count the streams to Docker."""
@@ -45,6 +49,7 @@ class NftNode(MachineNode):
 
     def run(self, command: Command, **options: Any) -> Completed:
         if command == firewall.EPHEMERAL:
+            self.listed()
             return Completed(self.name, command, 0, RANGE, "")
         if command.argv[0] != "nft" or self.broken:
             return super().run(command, **options)
@@ -76,6 +81,25 @@ def test_rules_are_renewed_at_every_look_because_others_may_remove_them(node: Nf
     ports.look()
 
     assert (len(node.sent), lines) == (2, [])
+
+
+def test_rules_of_an_older_list_replace_none_of_a_newer_one(node: NftNode) -> None:
+    """An engine is about to start while a look is in progress: its port must not be open until the next look."""
+    containers, ports = dict(node.machine.containers), Filter(node, print)
+    node.machine.containers.clear()
+    starting = threading.Thread(target=close_ports, args=(node,))
+
+    def create_and_start() -> None:
+        node.listed = lambda: None
+        node.machine.containers.update(containers)
+        starting.start()
+        starting.join(0.5)  # without the lock it ends here
+
+    node.listed = create_and_start
+    ports.look()
+    starting.join()
+
+    assert node.sent == [firewall.CLEARED, firewall.rules(WALL, RANGE)]
 
 
 def test_looks_share_a_stream_to_docker_and_a_failed_one_opens_another(node: NftNode) -> None:
