@@ -44,6 +44,8 @@ class PeerLink:
     leader: str
     progress: Mapping[str, Mapping[str, str]] = field(default_factory=dict, init=False)
     """Of the last reply: by service and container, one line on what it does."""
+    _known: str = field(default="", init=False)
+    """The IP address at which that guard replied last, so that no exchange waits for a name service."""
     _link: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     _challenge: str = field(default="", init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
@@ -65,25 +67,28 @@ class PeerLink:
 
     def _sent(self, orders: Orders, deadline_s: float) -> GuardReply:
         """Send once. A reply counts only if it is signed for exactly this message."""
+        address, self._known = self._known or self.address, ""  # resolved again after a failure
         nonce = secrets.token_hex(16)
         term, revision = orders.term, orders.revision
         order = Envelope("order", self.leader, self.node, term, revision, self._link, self._challenge, nonce)
         try:
             packed = messages.pack(self.key, order, wire.dump(Orders, orders))
-            envelope, body = messages.unpack(messages.verify(self.key, self._posted(packed, deadline_s)))
+            posted, peer = self._posted(packed, address, deadline_s)
+            envelope, body = messages.unpack(messages.verify(self.key, posted))
             messages.require(envelope, direction="report", sender=self.node, receiver=self.leader, answers=nonce)
             messages.require(envelope, term=term, revision=revision, link=self._link)
             reply = wire.load(GuardReply, body)
         except (messages.MessageRefused, WireError) as error:
             raise ConnectionLost(self.node, str(error), next_step=error.next_step) from None
-        self._challenge = envelope.challenge
+        self._challenge, self._known = envelope.challenge, peer
         return reply
 
-    def _posted(self, packed: bytes, deadline_s: float) -> bytes:
-        """POST a message and return the body of the response."""
+    def _posted(self, packed: bytes, address: str, deadline_s: float) -> tuple[bytes, str]:
+        """POST a message. Returns the body of the response, and the IP address that it came from."""
         connection = http.client.HTTPConnection(self.address, self.port)
         try:
-            connection.sock = self._connected(deadline_s)
+            bounded = self._connected(address, deadline_s)
+            connection.sock, peer = bounded, str(bounded.connection.getpeername()[0])
             connection.request("POST", PATH, packed, {"Content-Type": "application/octet-stream"})
             response = connection.getresponse()
             body = response.read(MAX_BYTES)
@@ -95,11 +100,11 @@ class PeerLink:
         if not body:
             why = REFUSED.get(response.status, f"HTTP {response.status}")
             raise ConnectionLost(self.node, f"no reply from {self.address} port {self.port}: {why}")
-        return body
+        return body, peer
 
-    def _connected(self, deadline_s: float) -> Any:
+    def _connected(self, address: str, deadline_s: float) -> Any:
         timeout_s = max(min(CONNECT_S, deadline_s - time.monotonic()), 0.001)
-        connection = socket.create_connection((self.address, self.port), timeout=timeout_s)
+        connection = socket.create_connection((address, self.port), timeout=timeout_s)
         return Bounded(connection, deadline_s - time.monotonic(), MAX_BYTES + HEAD_BYTES)
 
 

@@ -338,6 +338,22 @@ def test_a_lost_connection_is_logged_once_per_address_and_minute_of_a_limited_nu
     assert logs(7)
 
 
+def test_a_link_resolves_the_name_of_its_guard_only_where_that_did_not_reply() -> None:
+    """A name service that hangs takes longer than an exchange may."""
+    with Guard().serving() as guard:
+        link = replace(guard.link(), address="localhost")
+        assert link.exchange({"chat": ORDER}) == {"chat": REPORT}
+        link.address = "no-such-host.invalid"
+        assert link.exchange({"chat": ORDER}) == {"chat": REPORT}
+    with pytest.raises(ConnectionLost, match="refused"):
+        link.exchange({"chat": ORDER})
+    with Guard(port=guard.port).serving():
+        with pytest.raises(ConnectionLost, match=r"no reply from no-such-host\.invalid"):
+            link.exchange({"chat": ORDER})
+        link.address = "localhost"
+        assert link.exchange({"chat": ORDER}) == {"chat": REPORT}
+
+
 def test_the_oldest_challenge_gives_way_and_its_link_sends_again(guard: Guard) -> None:
     link, oldest = guard.link(), challenge(guard, "oldest")
     link.exchange({"chat": ORDER})
