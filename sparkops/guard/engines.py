@@ -28,7 +28,9 @@ from sparkops.startup import advice
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec
 
-LOG_LINES, LOG_CHARACTERS = 20_000, 2**20  # the end of a log; the container has the whole
+LOG_LINES, LOG_BYTES, LOG_CHARACTERS = 20_000, 8 * 2**20, 2**20
+"""The end of a log that is read, and kept: a node that lacks memory must not read 20,000 long lines. The container has
+the whole."""
 ENDED = ("exited", "dead")
 SECRET_S = 3600.0
 """A secret is saved before the intent that needs it is in a journal: a younger one is kept in any case."""
@@ -180,7 +182,7 @@ class Engines:
             inspect = engine.container(name)
             if inspect is None:
                 return {}
-            log = engine.log(name, tail=LOG_LINES)[-LOG_CHARACTERS:]
+            log = engine.log_end(name, LOG_LINES, LOG_BYTES)[-LOG_CHARACTERS:]
         return {"log.txt": redacted(log), "inspect.json": redacted(json.dumps(inspect, indent=2))}
 
     def network_problem(self, container: Container, *, ray: bool) -> str:

@@ -33,21 +33,26 @@ Facts = dict[str, Any]
 """JSON of a reply of Docker."""
 
 
+class ReplyTooLong(NodeError):
+    """A reply of Docker of more bytes than the limit."""
+
+
 class _ApiAdapter(StreamAdapter):
     """Docker's API on one node. Logs method and path of each request, without the API's version and the query."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(lambda: node.pipe(DIAL))
         self.node = node.name
+        self.most_log = MOST_LOG_BYTES
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Log the request, then send it. Reading more than the limit raises NodeError."""
+        """Log the request, then send it. Reading more than the limit raises ReplyTooLong."""
         path = VERSION.sub("", urlsplit(request.url or "").path)
         trace(self.node, f"docker API {request.method} {path}")
         response = super().send(request, *args, **options)
-        most = MOST_LOG_BYTES if path.endswith("/logs") else MOST_BYTES
+        most = self.most_log if path.endswith("/logs") else MOST_BYTES
         problem = f"docker API {request.method} {path}: the reply exceeds {most} bytes"
-        refusal = partial(NodeError, self.node, problem, next_step="Check `sparkops doctor`.")
+        refusal = partial(ReplyTooLong, self.node, problem, next_step="Check `sparkops doctor`.")
         response.raw = BoundedBody(response.raw, most, refusal)
         return response
 
@@ -172,6 +177,19 @@ class Engine:
                 container, timestamps=True, since=since or None, tail="all" if tail is None else tail
             )
             return raw.decode(errors="replace")
+
+    def log_end(self, container: str, lines: int, most: int) -> str:
+        """Return as many of the last `lines` lines of a log as a reply of `most` bytes has: all, a tenth, and so on."""
+        self._adapter.most_log = most
+        try:
+            while lines:
+                try:
+                    return self.log(container, tail=lines)
+                except ReplyTooLong:
+                    lines //= 10
+        finally:
+            self._adapter.most_log = MOST_LOG_BYTES
+        return ""
 
     @contextmanager
     def _within(self, timeout_s: float) -> Iterator[None]:

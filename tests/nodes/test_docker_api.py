@@ -82,6 +82,20 @@ def test_a_long_log_comes_whole_and_one_without_end_is_refused() -> None:
             reader.log("c")
 
 
+def test_of_a_log_with_long_lines_fewer_are_read() -> None:
+    node = ApiNode(
+        {"_ping": lambda: b"OK", "json": lambda: json.dumps(TTY).encode(), "logs": lambda: b"x" * next(sizes)}
+    )
+    sizes = iter((1001, 1001, 1000, 1001, 1001, 10_000))
+    with reading(node) as reader:
+        assert len(reader.log_end("c", 20_000, 1000)) == 1000
+        assert reader.log_end("c", 20, 1000) == ""
+        assert len(reader.log("c")) == 10_000
+
+    tails = [parse_qs(urlsplit(path).query)["tail"] for path in node.asked if "/logs?" in path]
+    assert tails == [["20000"], ["2000"], ["200"], ["20"], ["2"], ["all"]]
+
+
 @pytest.mark.parametrize(("options", "tail"), [({"tail": 300}, "300"), ({}, "all")], ids=["its end", "whole"])
 def test_docker_itself_leaves_out_all_but_the_end_of_a_log(options: dict[str, int], tail: str) -> None:
     """An engine that is days old has written up to 100 MB, and its log is read at each look of a start."""
