@@ -67,6 +67,8 @@ class Loading:
     """Called with each answer of /health."""
     port: EnginePort
     watch: Watch = field(init=False)
+    born_s: float = field(init=False)
+    """The container's start in monotonic seconds. A clock that is set later does not move it."""
     memory: list[MemorySample] = field(default_factory=list)
     sampled_s: float = 0.0
     """Age of the container at the last sample."""
@@ -74,6 +76,10 @@ class Loading:
     """Timestamp of the last line of the log that was read."""
 
     def __post_init__(self) -> None:
+        age_s = max(
+            0.0, time.time() - self.container.started_at
+        )  # Docker's time lies ahead of a clock that was set back
+        self.born_s = time.monotonic() - age_s
         log, floor = ENGINES[self.recipe.engine].log, floor_gib(self.recipe.swap.reserve_gib, read_total_gib())
         self.watch = Watch(limits(self.recipe, self.container.rank), log, floor)
 
@@ -94,10 +100,9 @@ class Loading:
         """Sample over one connection until the verdict; False if cancelled."""
         with closing(Engine(self.node)) as engine, session(self.node, self.container.port) as asking:
             member = Member(self.node.name, NodeConfig(transport="local"), self.node, engine)
-            born_s = time.monotonic() - (time.time() - self.container.started_at)
             ask = self.port.health
-            monitor = StartMonitor(member, self.container, asking, born_s, self.last, memory=self.memory, ask=ask)
-            self.watch = resumed(self.watch, max(0.0, time.monotonic() - born_s - self.sampled_s))
+            monitor = StartMonitor(member, self.container, asking, self.born_s, self.last, memory=self.memory, ask=ask)
+            self.watch = resumed(self.watch, max(0.0, time.monotonic() - self.born_s - self.sampled_s))
             while not self.cancel.is_set():
                 try:
                     sample = monitor.sample()
