@@ -248,8 +248,7 @@ class Engines:
 
     def start(self, container: str) -> None:
         """Close the ports of this node to others, then start a container. Raises SparkopsError, OSError, ValueError."""
-        self._engine(container)
-        close_ports(self.node)
+        close_ports(self.node, self._engine(container))
         try:
             self._run(commands.start(container))
         except ConnectionLost:

@@ -11,7 +11,8 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from sparkops.docker import facts
-from sparkops.errors import SparkopsError
+from sparkops.docker.facts import Container
+from sparkops.errors import CommandFailed, SparkopsError
 from sparkops.guard.state import State
 from sparkops.network import firewall
 from sparkops.nodes.docker_api import Engine
@@ -21,10 +22,24 @@ RENEWING = threading.Lock()
 """Held from the list of containers to the rules: else an older list could replace the rules of a newer one."""
 
 
-def close_ports(node: Node) -> None:
-    """Let nftables have the rules that the containers of this node require. Raises SparkopsError, ValueError."""
+def close_ports(node: Node, starting: Container | None = None) -> None:
+    """Let nftables have the rules that the containers of this node require. Raises SparkopsError, ValueError.
+
+    Where it refuses new rules, such as of a kernel whose modules an update has replaced, the present ones suffice if
+    they close the ports of the container that is `starting`: it may be the one that serves.
+    """
     with closing(Engine(node)) as engine:
-        _renew(node, engine)
+        try:
+            _renew(node, engine)
+        except CommandFailed:
+            if starting is None or not _are_closed(node, starting):
+                raise
+
+
+def _are_closed(node: Node, starting: Container) -> bool:
+    """Return whether the present rules close the ports of a container. Raises SparkopsError."""
+    ports = {starting.rendezvous_port, 0 if starting.rank else starting.port} - {0}
+    return bool(ports) and ports <= firewall.closed_ports(node.run(firewall.PRESENT).stdout)
 
 
 def _renew(node: Node, engine: Engine) -> None:

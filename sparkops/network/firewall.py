@@ -26,8 +26,9 @@ ACCEPTING = (0, runtime.USER, places.GATEWAY_USER)
 """Users whose programs accept connections on the ports of engines; the port of another service may be among them."""
 EPHEMERAL = Command(("cat", "/proc/sys/net/ipv4/ip_local_port_range"), timeout_s=10.0)
 """Prints the first and the last port that the kernel picks by itself."""
-RULESET = Command(("docker", "exec", places.CONTAINER, "nft", "list", "ruleset", "inet"), timeout_s=30.0)
-"""Lists every table, so that a missing one is no error."""
+PRESENT = Command(("nft", "list", "ruleset", "inet"), timeout_s=15.0)
+"""Lists every table, so that a missing one is no error. Run by the guard itself, as RULESET by others."""
+RULESET = Command(("docker", "exec", places.CONTAINER, *PRESENT.argv), timeout_s=30.0)
 LISTED_TABLE = re.compile(r"^table inet sparkops \{$.*?^\}$", re.MULTILINE | re.DOTALL)
 CLOSED_PORTS = re.compile(r"^\s*tcp dport (?:(\d+) reject|\{ (.*) \} tcp flags .* drop)\b", re.MULTILINE)
 """The rule of an engine, and that of ranks: their rendezvous ports, then the range that the kernel picks from."""

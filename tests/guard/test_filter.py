@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class NftNode(MachineNode):
 
     sent: list[str] = field(default_factory=list)
     broken: bool = False
+    present: str = ""
+    """The rules that nftables has."""
     opened: int = 0
     listed: Callable[[], None] = lambda: None
     """Called once the containers were listed for the rules."""
@@ -51,6 +53,8 @@ class NftNode(MachineNode):
         if command == firewall.EPHEMERAL:
             self.listed()
             return Completed(self.name, command, 0, RANGE, "")
+        if command == firewall.PRESENT:
+            return Completed(self.name, command, 0, self.present, "")
         if command.argv[0] != "nft" or self.broken:
             return super().run(command, **options)
         self.sent.append(command.stdin.decode())
@@ -58,11 +62,13 @@ class NftNode(MachineNode):
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> NftNode:
+def node(tmp_path: Path) -> Iterator[NftNode]:
     nft_node = NftNode(Machine("n2", "127.0.0.3"), tmp_path)
     rank = Rank(Release(examples.recipe(), examples.INPUTS), Slot.BLUE, "n2", callers=CALLERS)
     nft_node.run(commands.create(rank, NodeConfig(transport="local"), examples.IMAGE_ID, 1))
-    return nft_node
+    yield nft_node
+    for listening in nft_node.machine.up.values():
+        listening.close()
 
 
 def test_the_rules_follow_the_containers(node: NftNode) -> None:
@@ -148,6 +154,22 @@ def test_an_engine_starts_only_once_its_ports_are_closed(node: NftNode) -> None:
     engines.start(name)
     assert [*node.machine.up] == [name]
     assert node.sent == [firewall.rules(WALL, RANGE)]
+
+
+@pytest.mark.parametrize(("closed", "starts"), [(8001, True), (8003, False)], ids=["its own", "another one's"])
+def test_where_nftables_refuses_new_rules_an_engine_starts_whose_ports_are_closed(
+    node: NftNode, closed: int, starts: bool
+) -> None:
+    """The engine that serves has crashed after an update of the kernel, before the next reboot."""
+    engines = Engines(node, lambda *_: None, print)  # type: ignore[arg-type]  # as above
+    [name] = [container for container in node.machine.containers if container.startswith("q-")]
+    rule = f"tcp dport {closed} reject with tcp reset"
+    node.broken, node.present = True, f"table inet sparkops {{\n\tchain input {{\n\t\t{rule}\n\t}}\n}}\n"
+
+    with nullcontext() if starts else pytest.raises(CommandFailed, match="nft -f -"):
+        engines.start(name)
+
+    assert bool(node.machine.up) is starts
 
 
 def test_an_order_changes_no_container_of_somebody_else(node: NftNode) -> None:
