@@ -12,7 +12,7 @@ import yaml
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say, write
 from sparkops.command import quote
-from sparkops.config import files, source
+from sparkops.config import source
 from sparkops.config.fields import as_name
 from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools, recipe_keys
@@ -44,9 +44,10 @@ def import_(
 ) -> None:
     """Convert a recipe of another tool
 
-    Takes chat templates and diffs of mods that lie beside the recipe, and writes them to ./mods with -o. Lists the
-    settings that it cannot convert. Refuses a recipe that cannot start; with --without KEY it imports the recipe
-    without that flag or key, and notes what was dropped. Overwrites no file that has another content.
+    Takes chat templates and diffs of mods that lie beside the recipe, and writes them to ./mods with -o. Follows no
+    symbolic link of the recipe's checkout. Lists the settings that it cannot convert. Refuses a recipe that cannot
+    start; with --without KEY it imports the recipe without that flag or key, and notes what was dropped. Overwrites no
+    file that has another content.
 
     With --use the recipe runs in a finished image, whose own parser judges the flags. Flags that no known vLLM has,
     such as those of a fork, are kept, with their names in serve.allow. A recipe of vllm-project for a DGX Spark runs
@@ -73,7 +74,7 @@ def import_(
         )
     _require_image(use)
     choices = Choices(without or (), mods, use, variant)
-    conversion = other_tools.convert(original, files.text(file, errors="replace"), name, choices)
+    conversion = other_tools.convert(original, other_tools.content(file).decode(errors="replace"), name, choices)
     _require_known(conversion, without or ())
     _refuse(conversion, output, choices)
     source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)

@@ -71,14 +71,16 @@ def dotted(where: Location) -> str:
     return text.lstrip(".")
 
 
-def read(file: Path, strict: Collection[str] | None = None) -> Source:
-    """Read a YAML file. Raises ConfigError: missing, too large, not YAML, a tag, a duplicate key.
+def read(file: Path, strict: Collection[str] | None = None, content: bytes | None = None) -> Source:
+    """Read a YAML file, or its `content` where the caller has read it.
+
+    Raises ConfigError: missing, too large, not YAML, a tag, a duplicate key.
 
     With `strict`, tags, ambiguous values and duplicate keys are errors only below these top-level keys; elsewhere
     the last of two duplicates counts.
     """
     source = Source(file, strict=strict)
-    node = _compose(source, (), _text(source))
+    node = _compose(source, (), _text(source) if content is None else content)
     if node is None:
         raise source.fail((), "the file is empty")
     source.data = _value(source, (), node, 0)

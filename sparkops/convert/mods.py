@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from posixpath import basename
 
 from sparkops.command import unquote
@@ -23,6 +25,9 @@ VARIABLE = re.compile(r"\$(?:(?P<name>\w+)|\{(?P<braced>\w+)(?::-(?P<default>[^{
 STARTS = {"PWD": "$WORKSPACE_DIR", "WORKSPACE_DIR": "$WORKSPACE_DIR"}
 """Variables of a script at its start: it runs in the workspace."""
 TEMPLATE = ".jinja"
+SCRIPT = "run.sh"
+NOT_READ = {errno.ELOOP, errno.EFBIG, errno.EACCES}
+"""Why a file of a checkout is an error, instead of one that is not there."""
 LIBRARY = re.compile(r"/.*/(dist|site)-packages/?")
 HUB = re.compile(r"https://huggingface\.co/(?P<model>[^/]+/[^/]+)/resolve/[^/]+/(?P<file>[^/?]+)")
 MOST_LINES = 200
@@ -48,40 +53,69 @@ class Mod:
     whole: bool = False
 
 
-def tree(recipe: Path) -> list[Path]:
+@dataclass(frozen=True)
+class Folder:
+    """A directory of a checkout: `root` is the operator's choice, `inside` and all links there its author's."""
+
+    root: Path
+    inside: PurePosixPath = field(default_factory=PurePosixPath)
+
+    @property
+    def path(self) -> Path:
+        """The directory itself."""
+        return self.root / self.inside
+
+    def __truediv__(self, name: str) -> Folder:
+        return Folder(self.root, self.inside / name)
+
+    def read(self, name: str, most: int = files.MOST) -> bytes | None:
+        """Return the content of a file; None if there is none, or for a path that leaves the checkout.
+
+        Raises ConfigError for one that is not read, such as a symbolic link, whose target may be the operator's own.
+        """
+        try:
+            return files.inside(self.root, self.inside / name, most)
+        except OSError as error:
+            if error.errno in NOT_READ:
+                refused = ConfigError(self.path / name, 1, "", f"cannot be read: {error.strerror}")
+                refused.next_step = (
+                    "Read it, then replace a link by a copy of its target." if error.errno == errno.ELOOP else ""
+                )
+                raise refused from None
+            return None
+
+
+def tree(recipe: Path) -> list[Folder]:
     """Return the directories that belong to a recipe, from its own up to the root of its checkout.
 
     Without a repository the root is the directory that holds the one with the recipes, such as `recipes` or
     `official-recipes`, else the recipe's own: files outside of it are not part of what was published.
     """
-    parents = [*recipe.absolute().parents]
+    parents = [*Path(os.path.normpath(recipe.absolute())).parents]
     root = next((n for n, directory in enumerate(parents) if (directory / ".git").exists()), None)
     if root is None:
         root = next((n + 1 for n, directory in enumerate(parents[:-1]) if directory.name.endswith("recipes")), 0)
-    return parents[: root + 1]
+    top = parents[root]
+    return [Folder(top, PurePosixPath(directory.relative_to(top))) for directory in parents[: root + 1]]
 
 
-def find(recipe: Path, named: str, folder: Path | None) -> Path | None:
+def find(recipe: Path, named: str, folder: Path | None) -> Folder | None:
     """Return the directory of a mod: in the tree of the recipe, or in `folder`; None if there is none.
 
     `folder` is another checkout, or its directory mods. sparkrun leaves `mods/` out, and may put @REGISTRY before.
     """
     named = named.rstrip("/")
-    if not named or named.startswith("/") or ".." in Path(named).parts:
+    if not named or named.startswith("/") or ".." in PurePosixPath(named).parts:
         return None
-    bases = [*tree(recipe), *([folder] if folder else [])]
+    bases = [*tree(recipe), *([Folder(folder)] if folder else [])]
     places = (named, basename(named), f"mods/{basename(named)}")
     candidates = (base / place for base in bases for place in places)
-    return next((candidate for candidate in candidates if (candidate / "run.sh").is_file()), None)
+    return next((candidate for candidate in candidates if candidate.read(SCRIPT) is not None), None)
 
 
-def read(directory: Path) -> Mod:
+def read(directory: Folder) -> Mod:
     """Return what a mod does. Raises ConfigError for a file that cannot be read."""
-    script = directory / "run.sh"
-    try:
-        mod = Mod(directory.name, files.text(script, errors="replace"))
-    except OSError as error:
-        raise ConfigError(script, 1, "", f"cannot be read: {error.strerror}") from None
+    mod = Mod(directory.inside.name or directory.root.name, (directory.read(SCRIPT) or b"").decode(errors="replace"))
     lines = _lines(mod.script)
     understood = [_take(mod, directory, _words(line)) for line in lines]
     mod.whole = all(understood)
@@ -90,11 +124,11 @@ def read(directory: Path) -> Mod:
     return mod
 
 
-def _take_template(mod: Mod, directory: Path, line: list[str]) -> bool:
+def _take_template(mod: Mod, directory: Folder, line: list[str]) -> bool:
     """Add the chat template that a line copies, wherever to: a flag names it by its last part. Returns whether."""
     match line:
         case ["cp", *_, source, target] if target.endswith(TEMPLATE):
-            content = _content(directory, CONTENT.sub("", source))
+            content = directory.read(CONTENT.sub("", source))
             mod.copied |= {basename(target): content} if content else {}
             return content is not None
         case _:
@@ -130,7 +164,7 @@ def _expanded(lines: Iterable[str]) -> Iterator[str]:
         yield expanded
 
 
-def _take(mod: Mod, directory: Path, line: list[str]) -> bool:
+def _take(mod: Mod, directory: Folder, line: list[str]) -> bool:
     """Add what one line of run.sh does. Returns whether it is understood."""
     optional = "||" in line
     match line[: line.index("||")] if optional else line:
@@ -138,7 +172,7 @@ def _take(mod: Mod, directory: Path, line: list[str]) -> bool:
             return True
         case ["cd", place] if WORKSPACE.fullmatch(place + "/"):
             return True
-        case ["cp", *_, source, target] if WORKSPACE.match(target) and (content := _content(directory, source)):
+        case ["cp", *_, source, target] if WORKSPACE.match(target) and (content := directory.read(source)):
             name = basename(WORKSPACE.sub("", target)) or basename(source)
             mod.copied[name] = content
             return True
@@ -146,7 +180,7 @@ def _take(mod: Mod, directory: Path, line: list[str]) -> bool:
             mod.fetched[found["file"]] = found["model"]
             return True
         case ["patch", "-p1", "-d", place, "<", source] if LIBRARY.fullmatch(place) and (
-            content := _content(directory, source)
+            content := directory.read(source)
         ):
             if optional:
                 mod.optional.append(source)
@@ -156,17 +190,6 @@ def _take(mod: Mod, directory: Path, line: list[str]) -> bool:
         case _:
             return _take_template(mod, directory, line)
     return False
-
-
-def _content(directory: Path, name: str) -> bytes | None:
-    """Return a file of a mod; None if there is none, or for a path that leaves the mod."""
-    file = directory / name
-    if name.startswith("/") or ".." in Path(name).parts or not file.is_file():
-        return None
-    try:
-        return files.read(file)
-    except OSError:
-        return None
 
 
 def template(recipe: Path, value: str, mods: Mapping[str, Mod]) -> tuple[str, bytes] | None:
@@ -179,5 +202,5 @@ def template(recipe: Path, value: str, mods: Mapping[str, Mod]) -> tuple[str, by
         if name in mod.copied:
             return f"{mod.name}.jinja", mod.copied[name]
     relative = WORKSPACE.sub("", value)
-    found = (content for base in tree(recipe) if (content := _content(base, relative)))
+    found = (content for base in tree(recipe) if (content := base.read(relative)))
     return next(((name, content) for content in found), None)

@@ -34,6 +34,7 @@ from sparkops.convert.recipe_keys import (
 )
 from sparkops.convert.server_flags import REPOSITORY, SHOWN_GIB, convert_variables
 from sparkops.engines import EngineName
+from sparkops.errors import ConfigError
 
 HOST_GIB = 5.6
 """Memory in GiB of the host side, as in the shipped recipes."""
@@ -69,8 +70,16 @@ SOLO = "spark-vllm-docker runs a recipe with `solo_only` on one node"
 
 
 def read(file: Path) -> Source:
-    """Read a recipe of another tool. Raises ConfigError for an ambiguous key that affects the engine."""
-    return source.read(file, strict=STRICT)
+    """Read a recipe of another tool. Raises ConfigError for an ambiguous key that affects the engine, or a link."""
+    return source.read(file, strict=STRICT, content=content(file))
+
+
+def content(file: Path) -> bytes:
+    """Return the content of a recipe, which is read like all that lies beside it. Raises ConfigError."""
+    read = mods.tree(file)[0].read(file.name, source.MAX_BYTES)
+    if read is None:
+        raise ConfigError(file, 1, "", "cannot be read: expected a file")
+    return read
 
 
 def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -> Conversion:
@@ -109,7 +118,7 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         choices = replace(choices, use=_finished(source, original))
     named = [str(mod) for mod in original.get("mods") or ()]
     found = [directory for mod in named if (directory := mods.find(source.file, mod, choices.mods))]
-    beside = {directory.name: mods.read(directory) for directory in found}
+    beside = {mod.name: mod for mod in map(mods.read, found)}
     conversions = [
         _convert(
             Conversion(source, original, text, choices, engine, release, omissions=[*omissions], beside=beside),

@@ -104,6 +104,67 @@ def test_a_chat_template_beside_the_recipe_is_a_mod(checkout: Path) -> None:
     assert convert(file).data["image"]["mods"] == ["own.jinja"]
 
 
+LINKED = "is a symbolic link, which is not followed"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "recipes/4x/a.yaml",
+        "recipes/4x",
+        "recipes",
+        "mods",
+        "mods/words",
+        "mods/words/run.sh",
+        "mods/words/chat.jinja",
+        "mods/diff/fix.patch",
+        "recipes/4x/words.jinja",
+    ],
+)
+def test_a_symbolic_link_of_a_checkout_is_not_followed(checkout: Path, place: str) -> None:
+    """git keeps links: a chat template may be a link to the operator's private key, which a build would publish."""
+    private = checkout.parent / "private"
+    link = checkout / place
+    if link.exists():
+        link.rename(private)
+    else:
+        private.write_text("a private key")
+        (checkout / "mods/words/run.sh").write_text("echo the recipe has the template\n")
+    link.symlink_to(private)
+    (checkout / ".git").mkdir()
+
+    ran = CliRunner().invoke(app, ["import", str(checkout / "recipes/4x/a.yaml"), "-o", "recipes/a.yaml"])
+
+    assert isinstance(ran.exception, ConfigError)
+    assert f"cannot be read: {link.name} {LINKED}" in str(ran.exception)
+    assert [*Path().iterdir()] == []
+
+
+def test_a_template_that_links_to_the_environment_is_not_read(checkout: Path) -> None:
+    (checkout / "mods/words/chat.jinja").unlink()
+    (checkout / "mods/words/chat.jinja").symlink_to("/proc/self/environ")
+
+    with pytest.raises(ConfigError, match=f"chat.jinja:1: cannot be read: chat.jinja {LINKED}"):
+        convert(checkout / "recipes/4x/a.yaml")
+
+
+def test_a_link_in_a_folder_of_mods_is_not_followed(checkout: Path) -> None:
+    Path("a.yaml").write_text(RECIPE)
+    (checkout / "mods/words/chat.jinja").rename(checkout / "mods/words/real.jinja")
+    (checkout / "mods/words/chat.jinja").symlink_to("real.jinja")
+
+    with pytest.raises(ConfigError, match=f"{checkout}/mods/words/chat.jinja:1: cannot be read: chat.jinja {LINKED}"):
+        convert(Path("a.yaml"), checkout)
+
+
+def test_the_operator_s_own_links_above_the_checkout_are_followed(checkout: Path) -> None:
+    (checkout / ".git").mkdir()
+    Path("link").symlink_to(checkout)
+
+    assert convert(Path("link/recipes/4x/a.yaml")).data["image"]["mods"] == ["words.jinja", "diff-fix.patch"]
+    assert convert(Path("link/recipes/4x/../4x/a.yaml")).refusals == []
+
+
 def test_a_diff_that_may_be_skipped_is_named(checkout: Path) -> None:
     (checkout / "mods/diff/run.sh").write_text(f"patch -p1 -d {PACKAGES} < fix.patch || echo skipped\n")
     conversion = convert(checkout / "recipes/4x/a.yaml")
@@ -140,7 +201,7 @@ def test_another_file_that_a_mod_copies_is_named(checkout: Path) -> None:
 )
 def test_a_script_that_does_more_is_not_whole(checkout: Path, line: str) -> None:
     (checkout / "mods/words/run.sh").write_text(f"{line}\n")
-    read = mods.read(checkout / "mods/words")
+    read = mods.read(mods.Folder(checkout / "mods/words"))
 
     assert not read.whole
     assert read.copied == read.patches == {}
@@ -264,7 +325,7 @@ def test_a_variable_that_grows_is_bounded(checkout: Path) -> None:
     script = 'A="0123456789"\n' + 'A="$A$A"\n' * 150
     (checkout / "mods/words/run.sh").write_text(script)
 
-    assert mods.read(checkout / "mods/words").copied == {}
+    assert mods.read(mods.Folder(checkout / "mods/words")).copied == {}
 
 
 @pytest.mark.parametrize(("script", "hint"), [("echo other\n", False), ("python3 add.py own_backend\n", True)])
