@@ -63,6 +63,10 @@ FAILURES: Mapping[str, tuple[str, str]] = {
     "throttled": ("the hub refuses requests for now (429)", "Wait a few minutes, or pass --token-file."),
     "disk": ("the disk is too small", "Free space on the node: sparkops models list"),
     "file": ("the repository lacks a file", "Correct model.file of the recipe, or its revision."),
+    "path": (
+        "the hub's list names a file outside of the model's directory",
+        "Nothing was downloaded or removed. Use another hub or mirror (--endpoint).",
+    ),
     "name": ("model.id is not the name of a model on a hub", "Write it as ORGANISATION/NAME."),
     "directory": ("the directory cannot be written to", "Make the SSH user of sparkops its owner."),
     "library": (

@@ -111,7 +111,13 @@ def library():
 
 
 def chosen(hub, info, request):
-    """Return every required file of the hub's list. Raises Refused if the repository lacks one of `include`."""
+    """Return every required file of the hub's list.
+
+    Raises Refused if the repository lacks one of `include`, and for a name that leads out of the model's directory: a
+    file that differs from the list is removed, and would be one of another model.
+    """
+    if outside := [file.rfilename for file in info.siblings if not is_below(file.rfilename)]:
+        raise Refused("path", f"{outside[0][:200]!r} is not a path below the directory of a model")
     include, exclude = request["include"] or None, request["exclude"] or None
     names = (file.rfilename for file in info.siblings)
     names = set(hub.utils.filter_repo_objects(names, allow_patterns=include, ignore_patterns=exclude))
@@ -119,6 +125,11 @@ def chosen(hub, info, request):
     if lacking:
         raise Refused("file", f"{lacking[0]} is not in {request['id']}")
     return [file for file in info.siblings if file.rfilename in names]
+
+
+def is_below(name):
+    """Return whether a name of the hub's list is a path below the directory that it is joined to."""
+    return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
 def clear(directory):

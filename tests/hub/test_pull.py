@@ -188,6 +188,26 @@ def test_a_file_that_arrives_damaged_twice_is_removed_and_named_with_both_digest
     assert "done" in pull(tmp_path)[-1]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["../other/model.safetensors", "a/../../other/model.safetensors", "{root}/n1/other/model.safetensors", "a//b"],
+)
+def test_a_hub_that_names_a_file_of_another_model_is_refused_and_the_file_stays(
+    tmp_path: Path, source: Path, name: str
+) -> None:
+    """A file that differs from the hub's list is removed: of no other model, and of nothing outside of a model."""
+    other = tmp_path / "n1/other/model.safetensors"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"weights of another model")
+    name = name.format(root=tmp_path)
+    source.with_name("lies").write_text(json.dumps({name: 1}))
+
+    printed = pull(tmp_path)[-1]
+
+    assert printed == {"error": "path", "text": f"{name!r} is not a path below the directory of a model"}
+    assert other.read_bytes() == b"weights of another model"
+
+
 def test_a_model_that_is_too_large_is_refused_before_it_is_fetched(tmp_path: Path, source: Path) -> None:
     source.with_name("lies").write_text('{"model-3.safetensors": 10000000000000000}')
 
