@@ -15,7 +15,12 @@ INDEX = ".safetensors.index.json"
 SHARD = ".safetensors"
 MARKER = ".sparkops.json"
 LENGTH = struct.Struct("<Q")
-MAX_HEADER = 100_000_000  # bytes; the format's limit
+MEBI = 2**20
+# Bytes. The format allows 100 MB; Python takes 13 times a header's size, and a Spark shares its memory with the engine.
+# 200,000 tensors in one file are 16 MiB; an index of 200,000 tensors, which Kimi K2 has, is 21 MB.
+MAX_HEADER = 16 * MEBI
+MAX_INDEX = 32 * MEBI
+MAX_JSON = 16 * MEBI
 NAMED = 3  # wrong tensors that are listed by name
 
 
@@ -27,12 +32,12 @@ def header(path):
             raise ValueError("safetensors header missing")
         (length,) = LENGTH.unpack(first)
         if not 0 < length <= MAX_HEADER:
-            raise ValueError("expected a safetensors header at the start")
+            raise ValueError(f"expected a safetensors header at the start, of up to {MAX_HEADER // MEBI} MiB")
         text = file.read(length)
     if len(text) < length:
         raise ValueError("safetensors header truncated")
     try:
-        tensors = json.loads(text)
+        tensors = loads(text)
         tensors.pop("__metadata__", None)
         for entry in tensors.values():
             begin, end = entry["data_offsets"]
@@ -43,6 +48,23 @@ def header(path):
     return tensors, LENGTH.size + length
 
 
+def loads(text):
+    """Return parsed JSON. Raises ValueError, also for text that is nested more deeply than Python reads."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def read(path, most=MAX_JSON):
+    """Return the content of a JSON file of up to `most` bytes. Raises ValueError."""
+    with open(path, "rb") as file:
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise ValueError(f"larger than {most // MEBI} MiB")
+    return loads(text)
+
+
 def length(tensors, begin):
     """Return the bytes of a file with this header."""
     return begin + max((entry["data_offsets"][1] for entry in tensors.values()), default=0)
@@ -51,8 +73,7 @@ def length(tensors, begin):
 def weight_map(path):
     """Return the file name of each tensor, from an index. Raises ValueError for a damaged index."""
     try:
-        with open(path, encoding="utf-8") as file:
-            weights = json.load(file)["weight_map"]
+        weights = read(path, MAX_INDEX)["weight_map"]
         if all(isinstance(name, str) and os.path.basename(name) == name for name in weights.values()):
             return weights
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -81,44 +102,56 @@ def files(directory):
 
 
 def examine(directory):
-    """Return files, shards, index, marker and revision of a directory."""
+    """Return files, shards, index, marker and revision of a directory. One header is in memory at a time."""
     contents = files(directory)
-    tensors, shards = {}, {}
+    index, shards = Index(directory, contents), {}
     for name in contents:
         if name.endswith(SHARD):
             try:
-                tensors[name], begin = header(os.path.join(directory, name))
-                shards[name] = {"bytes": length(tensors[name], begin)}
+                tensors, begin = header(os.path.join(directory, name))
+                shards[name] = {"bytes": length(tensors, begin)}
+                index.compare(name, tensors)
             except ValueError as error:
                 shards[name] = {"error": str(error)}
     return {
         "files": contents,
         "shards": shards,
-        "index": index(directory, contents, tensors),
+        "index": index.report(),
         "marker": marker(directory),
         "revision": revision(directory),
     }
 
 
-def index(directory, names, tensors):
-    """Return the index compared with the shards; None without an index."""
-    name = next((name for name in names if name.endswith(INDEX) and os.sep not in name), None)
-    if name is None:
-        return None
-    try:
-        weights = weight_map(os.path.join(directory, name))
-    except ValueError as error:
-        return {"file": name, "error": str(error)}
-    shards, absent, unnamed = {}, {}, {}
-    for tensor, shard in weights.items():
-        shards[shard] = shards.get(shard, 0) + 1
-        if shard in tensors and tensor not in tensors[shard]:
-            count(absent, shard, tensor)
-    for shard in shards:
-        for tensor in tensors.get(shard, ()):
-            if weights.get(tensor) != shard:
-                count(unnamed, shard, tensor)
-    return {"file": name, "shards": shards, "absent": absent, "unnamed": unnamed}
+class Index:
+    """The index of a directory, compared with its shards one after the other."""
+
+    def __init__(self, directory, names):
+        self.file = next((name for name in names if name.endswith(INDEX) and os.sep not in name), None)
+        self.error, self.weights, self.named, self.absent, self.unnamed = "", {}, {}, {}, {}
+        try:
+            self.weights = weight_map(os.path.join(directory, self.file)) if self.file else {}
+        except ValueError as error:
+            self.error = str(error)
+        for tensor, shard in self.weights.items():
+            self.named.setdefault(shard, []).append(tensor)
+
+    def compare(self, shard, tensors):
+        """Count the tensors that only one of the two has."""
+        for tensor in self.named.get(shard, ()):
+            if tensor not in tensors:
+                count(self.absent, shard, tensor)
+        for tensor in tensors if shard in self.named else ():
+            if self.weights.get(tensor) != shard:
+                count(self.unnamed, shard, tensor)
+
+    def report(self):
+        """Return the comparison; None without an index."""
+        if self.file is None:
+            return None
+        if self.error:
+            return {"file": self.file, "error": self.error}
+        shards = {shard: len(tensors) for shard, tensors in self.named.items()}
+        return {"file": self.file, "shards": shards, "absent": self.absent, "unnamed": self.unnamed}
 
 
 def count(table, shard, tensor):
@@ -132,8 +165,7 @@ def count(table, shard, tensor):
 def marker(directory):
     """Return the marker that sparkops wrote into the directory; None without a readable one."""
     try:
-        with open(os.path.join(directory, MARKER), encoding="utf-8") as file:
-            content = json.load(file)
+        content = read(os.path.join(directory, MARKER))
         return content if isinstance(content, dict) else None
     except (OSError, ValueError):
         return None
@@ -150,7 +182,7 @@ def revision(directory):
     note = os.path.join(directory, ".cache", "huggingface", "download", "config.json.metadata")
     try:
         with open(note, encoding="utf-8") as file:
-            return file.readline().strip() or None
+            return file.readline(200).strip() or None
     except (OSError, ValueError):
         return None
 

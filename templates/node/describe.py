@@ -14,6 +14,8 @@ import checkpoint
 CONFIG = "config.json"
 MODELOPT = "hf_quant_config.json"  # older exports of ModelOpt have the quantization in this file
 
+KINDS = 20_000  # names of tensors without their numbers; models have some hundreds
+
 
 def describe(directory):
     """Return config, bytes of tensors by name, and bytes of the largest file; None without a config."""
@@ -33,6 +35,8 @@ def describe(directory):
             first, last = entry["data_offsets"]
             short = shortened(tensor, layers)
             tensors[short] = tensors.get(short, 0) + last - first
+        if len(tensors) > KINDS:
+            raise ValueError(f"more than {KINDS} kinds of tensors")
     largest = max(os.path.getsize(os.path.join(directory, name)) for name in names)
     return {"config": config, "tensors": tensors, "largest": largest}
 
@@ -40,8 +44,7 @@ def describe(directory):
 def read(directory, name):
     """Return a JSON file of the checkpoint. Raises ValueError with its name."""
     try:
-        with open(os.path.join(directory, name), encoding="utf-8") as file:
-            content = json.load(file)
+        content = checkpoint.read(os.path.join(directory, name))
     except ValueError:
         content = None
     if not isinstance(content, dict):

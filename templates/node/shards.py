@@ -184,8 +184,7 @@ class Making:
             if not skipped:
                 os.makedirs(os.path.dirname(self.place(name)), exist_ok=True)
                 shutil.copyfile(os.path.join(base.directory, name), self.place(name))
-        with open(os.path.join(base.directory, "config.json"), encoding="utf-8") as file:
-            config = json.load(file)
+        config = checkpoint.read(os.path.join(base.directory, "config.json"))
         edit(config)
         dump(self.place("config.json"), merged(config, self.args.get("config", {})))
         dump(self.place(base.index or INDEX), self.index())

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import struct
+import subprocess
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 
 from sparkops.config import shipped
 from sparkops.errors import NodeError, NotReady
-from sparkops.weights import models
+from sparkops.weights import commands, models
 from sparkops.weights.checkpoint import Checkpoint, problems
 from tests import safetensors
 from tests.nodes.recording import RecordingNode
@@ -101,6 +104,79 @@ def test_damage_is_found_and_named(tmp_path: Path, damage: Callable[[Path], None
     damage(two_shards(tmp_path / "q"))
 
     assert next(problems(look(tmp_path))).startswith(reason)
+
+
+DEEP = b"[" * 100_000
+
+
+def deep_header(directory: Path) -> None:
+    text = b'{"a":' + DEEP
+    (directory / FIRST).write_bytes(struct.pack("<Q", len(text)) + text)
+
+
+def large_header(directory: Path) -> None:
+    (directory / FIRST).write_bytes(struct.pack("<Q", 2**24 + 1) + bytes(2**24 + 1))
+
+
+def deep_index(directory: Path) -> None:
+    (directory / INDEX).write_bytes(b'{"weight_map":' + DEEP)
+
+
+def large_index(directory: Path) -> None:
+    with (directory / INDEX).open("ab") as file:
+        file.truncate(2**25 + 1)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (deep_header, f"{FIRST}: invalid safetensors header"),
+        (large_header, f"{FIRST}: expected a safetensors header at the start, of up to 16 MiB"),
+        (deep_index, f"{INDEX}: expected an index of safetensors files"),
+        (large_index, f"{INDEX}: expected an index of safetensors files"),
+    ],
+)
+def test_a_hostile_repository_does_not_hide_the_other_models(
+    tmp_path: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    two_shards(tmp_path / "good")
+    damage(two_shards(tmp_path / "hostile"))
+    checkpoints = models.look(member("n1", tmp_path)).checkpoints
+
+    assert list(problems(checkpoints["good"])) == []
+    assert next(problems(checkpoints["hostile"])).startswith(reason)
+
+
+def test_a_marker_of_a_repository_that_is_nested_too_deeply_is_none(tmp_path: Path) -> None:
+    (two_shards(tmp_path / "q") / ".sparkops.json").write_bytes(DEEP)
+
+    assert look(tmp_path).origin is None
+
+
+def test_a_config_that_is_nested_too_deeply_is_an_error_of_its_model(tmp_path: Path) -> None:
+    (two_shards(tmp_path / "q") / "config.json").write_bytes(DEEP)
+    command = commands.describe(str(tmp_path / "q"))
+    ran = subprocess.run(command.argv, input=command.stdin, capture_output=True, check=False)
+
+    assert json.loads(ran.stdout) == {"error": "config.json: expected a JSON object"}
+
+
+def test_the_headers_of_all_shards_are_not_in_memory_at_once(tmp_path: Path) -> None:
+    """Python takes 13 times the size of a header, of memory that a Spark shares with its engine."""
+    examine = runpy.run_path(str(shipped.PACKAGE.parent / "templates/node/checkpoint.py"))["examine"]
+    peaks = []
+    for shards in (1, 6):
+        directory = tmp_path / str(shards)
+        directory.mkdir()
+        for number in range(shards):
+            names = (f"layers.{number}.{name}" for name in range(2000))
+            safetensors.shard(directory / f"model-{number}.safetensors", {name: tensor("F32", [0]) for name in names})
+        tracemalloc.start()
+        examine(str(directory))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    assert peaks[1] < 2 * peaks[0]
 
 
 def test_a_single_file_needs_no_index(tmp_path: Path) -> None:
