@@ -27,7 +27,7 @@ ENV TORCH_CUDA_ARCH_LIST=12.1a \
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
+    --mount=type=cache,id=sparkops-cb4e0fadd500,target=/root/.cache \
     python3 -m venv /opt/venv \
     && echo 'uv==0.13.8 --hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984 --hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d' > /opt/sparkops/uv.txt \
     && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --requirement /opt/sparkops/uv.txt
@@ -42,21 +42,17 @@ RUN git init --quiet /opt/source \
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
+    --mount=type=cache,id=sparkops-cb4e0fadd500,target=/root/.cache \
     python -c "import tomllib; print(*tomllib.load(open('/opt/source/pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
        > /opt/sparkops/build.txt \
     && UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
     uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" --requirements /opt/sparkops/build.txt
-RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
-    --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
-    --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
+RUN --mount=type=cache,id=sparkops-cb4e0fadd500,target=/root/.cache \
     cd /opt/source \
     && MAX_JOBS="$(awk -v cores="$(nproc)" '/^MemAvailable:/ {jobs = int($2 / 4194304); print (jobs < 1 ? 1 : jobs > cores ? cores : jobs)}' /proc/meminfo)" \
        NVCC_THREADS=1 \
        CCACHE_DIR=/root/.cache/ccache \
        SETUPTOOLS_SCM_PRETEND_VERSION=0.19.2rc1.dev154+g1c2c1eb8b \
-       UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
        uv build --wheel --no-build-isolation --out-dir /opt/built .
 
 FROM nvidia/cuda:13.0.2-devel-ubuntu24.04 AS runner
@@ -87,7 +83,7 @@ ENV TORCH_CUDA_ARCH_LIST=12.1a \
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
+    --mount=type=cache,id=sparkops-cb4e0fadd500,target=/root/.cache \
     python3 -m venv /opt/venv \
     && echo 'uv==0.13.8 --hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984 --hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d' > /opt/sparkops/uv.txt \
     && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf pip install --disable-pip-version-check --requirement /opt/sparkops/uv.txt
@@ -96,7 +92,7 @@ RUN --mount=type=bind,from=builder,source=/opt/built,target=/run/sparkops/built 
     --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-source-c9408c838cd4,target=/root/.cache \
+    --mount=type=cache,id=sparkops-cb4e0fadd500,target=/root/.cache \
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
     uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" /run/sparkops/built/*.whl 'fastapi==0.136.1' 'starlette==0.52.1' 'prometheus-fastapi-instrumentator==7.1.0'
 

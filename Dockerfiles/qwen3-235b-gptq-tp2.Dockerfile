@@ -24,14 +24,14 @@ RUN mkdir -p /opt/sparkops \
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-uv,target=/root/.cache \
+    --mount=type=cache,id=sparkops-939e2912b670,target=/root/.cache \
     echo 'uv==0.13.8 --hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984 --hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d' > /opt/sparkops/uv.txt \
     && PIP_CONFIG_FILE=/run/sparkops/index/pip.conf python3 -m pip install --disable-pip-version-check --break-system-packages --requirement /opt/sparkops/uv.txt
 
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-uv,target=/root/.cache \
+    --mount=type=cache,id=sparkops-939e2912b670,target=/root/.cache \
     UV_CONFIG_FILE=/run/sparkops/index/uv.toml \
     uv pip install ${TORCH_BACKEND:+--torch-backend=$TORCH_BACKEND} "$TORCH_PIN" 'ray[default]==2.55.1'
 

@@ -21,7 +21,7 @@ ENV PIP_DEFAULT_TIMEOUT=600 \
 RUN --mount=type=secret,id=pip.conf,target=/run/sparkops/index/pip.conf,required=true \
     --mount=type=secret,id=uv.toml,target=/run/sparkops/index/uv.toml,required=true \
     --mount=type=bind,source=wheels,target=/run/sparkops/wheels \
-    --mount=type=cache,id=sparkops-uv,target=/root/.cache \
+    --mount=type=cache,id=sparkops-62529a5a7935,target=/root/.cache \
     mkdir -p /opt/sparkops /opt/sdist /opt/source /opt/llama \
     && python3 -m venv /opt/venv \
     && printf '%s\n' \

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated
 
 from pydantic import model_validator
@@ -135,13 +134,6 @@ class Image(Section):
         """The version that a vLLM from `source` reports: that of `vllm`, and the commit."""
         version = self.vllm.partition("==")[2] if self.vllm else "0"
         return f"{version}+g{self.source.commit[:9]}" if self.source else version
-
-    @property
-    def cache(self) -> str:
-        """Return the name of the build cache, shared by all images except those from source: one for a repository."""
-        if self.source is None:
-            return "sparkops-uv"
-        return f"sparkops-source-{hashlib.sha256(self.source.url.encode()).hexdigest()[:12]}"
 
     @property
     def source_patches(self) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +24,9 @@ from sparkops.swap.model import Limits
 LIMITS = Limits()
 USED_BACKEND = "cu130"
 """Where the engine of a finished image computes that states no torch: on the GPU, with any CUDA."""
+
+AFTER_INSTALLING = {"mods", "disk_gib"}
+"""Keys of the image that change nothing of what runs while its packages are installed."""
 
 
 class Probe(Section):
@@ -165,6 +170,19 @@ class Recipe(Section):
         recipe = self.model_copy(update=update)
         recipe._lock = lock
         return recipe
+
+    @property
+    def build_cache(self) -> str:
+        """The name of the cache that a build installs from: one for all that decides which code runs beside it.
+
+        Code of a base, a source or a package can change files that uv has unpacked there, and uv installs them without
+        comparing their hash again. A wheel has such code too: Python runs its .pth files. A source has the cache of its
+        recipe, so that ccache has the files of the last commit.
+        """
+        exclude = {*AFTER_INSTALLING, "source"}
+        stated = self.image.model_dump(mode="json", exclude=exclude, exclude_defaults=True)
+        code = json.dumps([self.name if self.image.source else "", stated], sort_keys=True)
+        return f"sparkops-{hashlib.sha256(code.encode()).hexdigest()[:12]}"
 
     @property
     def backend(self) -> str:

@@ -149,7 +149,9 @@ def test_every_stage_holds_the_torch_and_the_patience_of_uv(variant: Recipe) -> 
 def test_every_installation_follows_the_pin_and_mounts_what_it_needs(variant: Recipe) -> None:
     for stage in stages(render(variant, TEMPLATES)):
         pinned = next(n for n, line in enumerate(stage) if line.endswith('> "$UV_OVERRIDE"'))
-        installing = [n for n, line in enumerate(stage) if "pip install" in line or "uv build" in line]
+        installing = [n for n, line in enumerate(stage) if "pip install" in line]
+        mounting = [n for n, line in enumerate(stage) if "--mount=type=cache" in line]
+        cache = f"--mount=type=cache,id={variant.build_cache},target=/root/.cache"
 
         assert installing
         for n in installing:
@@ -157,17 +159,39 @@ def test_every_installation_follows_the_pin_and_mounts_what_it_needs(variant: Re
             for name in ("pip.conf", "uv.toml"):
                 assert f"--mount=type=secret,id={name},target=/run/sparkops/index/{name},required=true" in stage[n]
             assert "--mount=type=bind,source=wheels,target=/run/sparkops/wheels" in stage[n]
-            assert f"--mount=type=cache,id={variant.image.cache},target=/root/.cache" in stage[n]
+        for n in mounting:
+            assert cache in stage[n]
+            assert ("type=secret" in stage[n]) == (n in installing)  # a compilation runs code of the repository
 
 
-def test_an_image_from_source_shares_no_build_cache_with_others() -> None:
-    elsewhere = {**SOURCE.image.model_dump(), "source": {"url": "https://a.b/c", "commit": 40 * "c"}}
-    other = recipe(image=elsewhere).image
-    caches = {GPU.image.cache, SOURCE.image.cache, other.cache}
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"base": "registry.example/evil:latest"},
+        {"packages": [*CPU.image.packages, "innocent==1.0"]},
+        {"override": ["innocent==1.0"]},
+        {"vllm": "vllm==0.22.0"},
+        {"apt": ["git"]},
+        {"source": SOURCE.image.source},
+    ],
+)
+def test_no_code_runs_with_the_cache_that_another_image_is_installed_from(change: dict[str, Any]) -> None:
+    """uv installs what its cache holds, also with hashes, and each of these may change that."""
+    assert recipe(image={**GPU.image.model_dump(), **change}).build_cache != GPU.build_cache
 
-    assert len(caches) == 3
-    assert {"sparkops-uv"} < caches
-    assert "sparkops-uv" not in render(SOURCE, TEMPLATES)
+
+def test_images_of_the_same_code_share_a_cache_and_so_their_layers() -> None:
+    other = {**GPU.image.model_dump(), "mods": [], "disk_gib": 3.0}
+
+    assert recipe(name="other", image=other).build_cache == GPU.build_cache
+
+
+def test_an_image_from_source_has_the_cache_of_its_recipe_at_every_commit() -> None:
+    """A commit of a fork is reached through the repository's own URL, so the URL does not tell whose code it is."""
+    later = {**SOURCE.image.model_dump(), "source": {"url": "https://example.org/vllm.git", "commit": 40 * "c"}}
+
+    assert recipe(image=later).build_cache == SOURCE.build_cache
+    assert recipe(name="other", image=later).build_cache != SOURCE.build_cache
 
 
 @pytest.mark.parametrize("variant", [GPU, SOURCE, UPSTREAM], ids=lambda variant: variant.image.template)
