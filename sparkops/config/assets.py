@@ -13,9 +13,11 @@ from sparkops.config.fields import Location
 from sparkops.config.image import CHAT_TEMPLATE, PATCH
 from sparkops.config.inventory import Fleet
 from sparkops.config.shipped import ShippedFile
+from sparkops.errors import UsageError
 
 TEMPLATE = ".Dockerfile.j2"
 SHARED_MODS = ("mend.py", "diff.py")  # imported by every mod; applies a .patch
+MOD_KINDS = ("*.py", f"*{PATCH}", f"*{CHAT_TEMPLATE}")
 PEM = b"-----BEGIN CERTIFICATE-----"
 
 
@@ -54,7 +56,7 @@ def load_templates() -> dict[str, str]:
 def load_mods() -> dict[str, bytes]:
     """Return the mods, their shared code and the files that they add by path, such as mend.py.
 
-    Those in ./mods take precedence, except over the shared code.
+    Raises UsageError for one in ./mods that has the name of another: a checkout of somebody else could replace it.
     """
     return {name: file.read_bytes() for name, file in _mod_files().items()}
 
@@ -70,14 +72,24 @@ def mod_names() -> list[str]:
     return sorted(name.removesuffix(".py") for name in _mod_files() if "/" not in name and name not in SHARED_MODS)
 
 
+def own_mods() -> list[str]:
+    """Return the names of the mods in ./mods."""
+    return [name.removesuffix(".py") for name in _own_mod_files()]
+
+
 def _mod_files() -> dict[str, ShippedFile]:
-    """Return the files of the mods by their path: those of sparkops, and those in ./mods."""
-    root, kinds = shipped.directory("templates") / "mods", ("*.py", f"*{PATCH}", f"*{CHAT_TEMPLATE}")
-    mods = {_below(root, file): file for kind in kinds for file in root.rglob(kind)}
-    own: dict[str, ShippedFile] = {
-        file.name: file for kind in kinds for file in Path("mods").glob(kind) if file.is_file()
-    }
-    return dict(sorted({**mods, **own, **{name: mods[name] for name in SHARED_MODS}}.items()))
+    """Return the files of the mods by their path: those of sparkops, and those in ./mods. Raises UsageError."""
+    root = shipped.directory("templates") / "mods"
+    mods = {_below(root, file): file for kind in MOD_KINDS for file in root.rglob(kind)}
+    own = _own_mod_files()
+    if both := sorted(own.keys() & mods):
+        problem = f"mods/{both[0]} has the name of a mod of sparkops, which other recipes use"
+        raise UsageError(problem, next_step=f"Rename mods/{both[0]}, and the mod in `image.mods` of your recipe.")
+    return dict(sorted({**mods, **own}.items()))
+
+
+def _own_mod_files() -> dict[str, ShippedFile]:
+    return {file.name: file for kind in MOD_KINDS for file in Path("mods").glob(kind) if file.is_file()}
 
 
 def _below(root: ShippedFile, file: ShippedFile) -> str:

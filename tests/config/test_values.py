@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from sparkops.config import assets, inventory, recipe, recipe_file
-from sparkops.errors import ConfigError
+from sparkops.errors import ConfigError, UsageError
 from tests.examples import RECIPE
 
 TEMPLATE = "/opt/sparkops/templates/mine.jinja"
@@ -78,8 +78,12 @@ def test_a_chat_template_in_mods_needs_no_opt_in() -> None:
         load(serve={"args": {"chat-template": TEMPLATE}})
 
 
-def test_a_file_in_mods_does_not_replace_what_mods_share() -> None:
+@pytest.mark.parametrize("name", ["mend.py", "diff.py", "transformers5-rope-keys.py"])
+def test_a_file_in_mods_does_not_replace_a_mod_of_sparkops(name: str) -> None:
+    """The working directory may be a checkout of somebody else, and the mod that of a recipe of sparkops."""
     Path("mods").mkdir()
-    Path("mods/mend.py").write_text("raise SystemExit")
+    (Path("mods") / name).write_text("raise SystemExit")
 
-    assert assets.load_mods()["mend.py"] != b"raise SystemExit"
+    with pytest.raises(UsageError, match=f"mods/{name} has the name of a mod of sparkops") as refused:
+        assets.load_mods()
+    assert refused.value.next_step.startswith(f"Rename mods/{name}")
