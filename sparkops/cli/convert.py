@@ -12,7 +12,7 @@ import yaml
 from sparkops.cli.options import JSON
 from sparkops.cli.terminal import data, data_json, say, write
 from sparkops.command import quote
-from sparkops.config import source
+from sparkops.config import opt_in, source
 from sparkops.config.fields import as_name
 from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools, recipe_keys
@@ -49,6 +49,9 @@ def import_(
     start; with --without KEY it imports the recipe without that flag or key, and notes what was dropped. Overwrites no
     file that has another content.
 
+    Names code of the recipe's author, such as its image or a diff, that you must allow in serve.allow before another
+    verb accepts the new recipe.
+
     With --use the recipe runs in a finished image, whose own parser judges the flags. Flags that no known vLLM has,
     such as those of a fork, are kept, with their names in serve.allow. A recipe of vllm-project for a DGX Spark runs
     in its own image, and so does one of SGLang, whose name for clients becomes the service.
@@ -77,7 +80,7 @@ def import_(
     conversion = other_tools.convert(original, other_tools.content(file).decode(errors="replace"), name, choices)
     _require_known(conversion, without or ())
     _refuse(conversion, output, choices)
-    source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
+    recipe = source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
     text = _text(conversion)
     if output:
         _require_unchanged(output, text)
@@ -95,6 +98,18 @@ def import_(
         say(f"{file}:{kept.line}: {kept.key}: kept: {kept.reason}")
     for key, comment in conversion.guessed.items():
         say(f"{key}: {comment}")
+    needs = [
+        need
+        for need in opt_in.of_image(recipe.image, recipe.engine)
+        if need.name not in recipe.serve.allow and (need.where[1] != "mods" or need.name in conversion.files)
+    ]
+    for need in needs:
+        say(f"{source.dotted(need.where)}: {need.name} {need.effect}", fg="yellow")
+    if needs:
+        line = opt_in.line((*recipe.serve.allow, *(need.name for need in needs)))
+        say(
+            f"code of the recipe's author: if you trust it, write `{line}` below `serve`; else no verb takes the recipe"
+        )
     if json:
         rows = [
             {
@@ -107,7 +122,13 @@ def import_(
         ]
         kept_rows = [{"line": kept.line, "key": kept.key, "why": kept.reason} for kept in conversion.kept]
         data_json(
-            {"recipe": conversion.data, "not_carried_over": rows, "kept": kept_rows, "guessed": conversion.guessed}
+            {
+                "recipe": conversion.data,
+                "not_carried_over": rows,
+                "kept": kept_rows,
+                "guessed": conversion.guessed,
+                "code": [{"name": need.name, "why": need.effect} for need in needs],
+            }
         )
     elif not output:
         data(text.rstrip())

@@ -1,6 +1,6 @@
-"""Variables known to be harmless to every engine: all others need `serve.allow`.
+"""Variables known to be harmless to every engine, and whose code is known: all others need `serve.allow`.
 
-The value of a name here is a number, a truth value, one of a list, or text that is only compared or printed.
+The value of a variable here is a number, a truth value, one of a list, or text that is only compared or printed.
 """
 
 from __future__ import annotations
@@ -43,3 +43,10 @@ VARIABLES = frozenset(
 """NCCL_*: what NCCL's sources read (commit 5067397 of NVIDIA/nccl) and older names, without those of files, plugins and
 addresses. The rest: OpenMP, CUDA, torch, CPython, huggingface_hub, Ray, UCX. No prefix is harmless as a whole: each of
 these families has variables that load code."""
+
+IMAGES = frozenset({"debian", "ubuntu", "nvidia/cuda"})
+"""Repositories of images that a distribution or NVIDIA publishes; an engine's own are in its EngineKind."""
+REGISTRIES = ("nvcr.io/nvidia/",)
+"""How the names of all repositories of NVIDIA's registry begin."""
+PACKAGES = frozenset("fastapi prometheus-fastapi-instrumentator ray starlette transformers".split())
+"""Python packages that recipes of sparkops add. Any other one may be of the recipe's author."""

@@ -1,4 +1,6 @@
-"""Flags and variables that are not known to be harmless: a recipe names each in `serve.allow`, or is refused. Pure.
+"""What may run code of a recipe's author: its flags and variables, images, packages, sources and mods. Pure.
+
+A recipe names each in `serve.allow` that is not known to be harmless, or is refused.
 
 `harmless.py` lists what is harmless to every engine; an engine's FlagFacts have its own, and the effect of some of the
 others.
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sparkops.config import harmless
 from sparkops.config.fields import Location
-from sparkops.config.image import CHAT_TEMPLATE, CHAT_TEMPLATES
+from sparkops.config.image import CHAT_TEMPLATE, CHAT_TEMPLATES, Image
 from sparkops.config.model import Model
 from sparkops.config.serve import Serve
 from sparkops.engines import ENGINES, EngineName
@@ -44,8 +46,16 @@ VARIABLES: Mapping[str, str] = {
 """Of glibc, CPython, huggingface_hub, CUDA, NCCL and Ray; those of an engine itself are in its FlagFacts."""
 
 
+RUNS = "that sparkops does not know: its code runs in the build and the engine"
+PUBLISHER = f"is an image {RUNS}"
+MOVES = f"{PUBLISHER}, and its tag can move (`sparkops lock` pins it)"
+SOURCE = "is compiled and run, at a commit that may be of a fork"
+PACKAGE = f"is a package {RUNS}"
+MOD = "is a mod of ./mods: it changes the code of the image"
+
+
 class Need(NamedTuple):
-    """One flag or variable that needs `allow`: its place, its name there, and its effect."""
+    """One flag, variable or part of the image that needs `allow`: its place, its name there, and its effect."""
 
     where: Location
     name: str
@@ -59,6 +69,35 @@ def needs(serve: Serve, engine: EngineName) -> Iterator[Need]:
     for name, value in serve.env.items():
         if effect := of_variable(name, value, engine):
             yield Need(("serve", "env", name), name, effect)
+
+
+def of_image(image: Image, engine: EngineName) -> Iterator[Need]:
+    """Yield each part of an image with code that may be of the recipe's author: image, source, packages, and mods.
+
+    Of the mods the caller knows which are the operator's own.
+    """
+    published = frozenset[str]().union(*(kind.published for kind in ENGINES.values()))
+    repository = _repository(image.parent)
+    if repository not in harmless.IMAGES | published and not repository.startswith(harmless.REGISTRIES):
+        yield Need(("image", "use" if image.use else "base"), repository, PUBLISHER if "@" in image.parent else MOVES)
+    if image.source:
+        yield Need(("image", "source"), image.source.url, SOURCE)
+    for key in ("packages", "override", *(() if image.use else ENGINES[engine].pins)):
+        stated = getattr(image, key)
+        for requirement in [stated] if isinstance(stated, str) else stated if isinstance(stated, list) else ():
+            name = re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
+            if name not in harmless.PACKAGES | published:
+                yield Need(("image", key), name, PACKAGE)
+    for number, mod in enumerate(image.mods):
+        if not mod.endswith(CHAT_TEMPLATE):
+            yield Need(("image", "mods", number), mod, MOD)
+
+
+def _repository(image: str) -> str:
+    """Return the repository of an image, without tag, digest and the registry that Docker adds."""
+    place, _, name = image.partition("@")[0].rpartition("/")
+    repository = f"{place}/{name.partition(':')[0]}".lstrip("/")
+    return repository.removeprefix("docker.io/").removeprefix("library/")
 
 
 def of_flag(flag: str, value: Any, engine: EngineName) -> Iterator[tuple[str, str]]:
@@ -160,9 +199,12 @@ def line(names: Iterable[str]) -> str:
     return f"allow: [{', '.join(dict.fromkeys(names))}]"
 
 
-def refusals(serve: Serve, engine: EngineName) -> Iterator[tuple[Location, str]]:
-    """Yield where a recipe needs an opt-in that `allow` lacks, and the problem with the line to write."""
-    missing = [need for need in needs(serve, engine) if need.name not in serve.allow]
+def refusals(serve: Serve, engine: EngineName, code: Iterable[Need] = ()) -> Iterator[tuple[Location, str]]:
+    """Yield where a recipe needs an opt-in that `allow` lacks, and the problem with the line to write.
+
+    `code`: what else needs one, in its image.
+    """
+    missing = [need for need in (*needs(serve, engine), *code) if need.name not in serve.allow]
     expected = line((*serve.allow, *(need.name for need in missing)))
     yield from (
         (need.where, f"{need.name} {need.effect}{_hint(need, engine)}; not in serve.allow, expected `{expected}`")
@@ -178,9 +220,10 @@ def _hint(need: Need, engine: EngineName) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
-def notes(serve: Serve, engine: EngineName) -> Iterator[str]:
-    """Yield a line of a plan for each flag and variable that is not known to be harmless."""
-    yield from (f"allowed: {need.name} ({need.effect})" for need in needs(serve, engine))
+def notes(serve: Serve, engine: EngineName, image: Image) -> Iterator[str]:
+    """Yield a line of a plan for each flag, variable and part of the image that is allowed by name."""
+    code = (need for need in of_image(image, engine) if need.name in serve.allow)
+    yield from (f"allowed: {need.name} ({need.effect})" for need in (*needs(serve, engine), *code))
 
 
 def unpinned(serve: Serve, model: Model, engine: EngineName) -> Iterator[tuple[Location, str]]:

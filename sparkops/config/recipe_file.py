@@ -67,9 +67,16 @@ def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iter
     for number, node in enumerate(recipe.nodes):
         if nodes is not None and node not in nodes:
             yield ("nodes", number), f"unknown node {node!r}, expected one of: {', '.join(nodes)}"
-    yield from opt_in.refusals(recipe.serve, recipe.engine)
+    yield from opt_in.refusals(recipe.serve, recipe.engine, _code(recipe))
     yield from _missing_template(recipe)
     yield from _out_of_range(recipe)
+
+
+def _code(recipe: Recipe) -> Iterator[opt_in.Need]:
+    """Yield what may be code of the recipe's author in its image: of the mods, those in ./mods."""
+    own = assets.own_mods() if recipe.image.mods else ()
+    needs = opt_in.of_image(recipe.image, recipe.engine)
+    yield from (need for need in needs if need.where[1] != "mods" or need.name in own)
 
 
 def _missing_template(recipe: Recipe) -> Iterator[tuple[Location, str]]:

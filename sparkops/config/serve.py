@@ -28,7 +28,8 @@ class Serve(Section):
     allow: list[Line] = []
     """Names in `args` and `env` that are not known to be harmless, such as trust-remote-code: without this, a name that
     may run code or open files, ports or endpoints is refused, and so is an unknown one. trust-remote-code also needs a
-    commit in `model.revision`. `plan` prints each with its effect."""
+    commit in `model.revision`. Also names of code in `image` that may be of the recipe's author: an image or a package
+    that sparkops does not know, the URL of `source`, mods in ./mods. `plan` prints each with its effect."""
     tensor_parallel: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of nodes of a replica; each has a part of every layer. A plan refuses more than two."""
     executor: Literal["ray", "mp"] = "ray"

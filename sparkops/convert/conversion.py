@@ -75,13 +75,15 @@ class Choices:
 
     `without` are flags and keys that may be missing although the engine needs them. `mods` is a checkout of
     spark-vllm-docker, whose mods and chat templates are read like those beside the recipe. `use` is a finished image,
-    `variant` one of several settings in one file; both are empty if the recipe's own count.
+    `variant` one of several settings in one file; both are empty if the recipe's own count. `own` is the finished image
+    of the recipe itself, which its author chose.
     """
 
     without: Collection[str] = ()
     mods: Path | None = None
     use: str = ""
     variant: str = ""
+    own: str = ""
 
 
 IMPORTED = Choices()
@@ -155,7 +157,7 @@ class Conversion:
     @property
     def use(self) -> str:
         """The finished image; empty if sparkops builds one."""
-        return self.choices.use
+        return self.choices.use or self.choices.own
 
     def add_mod(self, name: str, content: bytes) -> str:
         """Add a mod to the new recipe, and return its name there."""

@@ -16,8 +16,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sparkops import redact
-from sparkops.config import source
+from sparkops.config import opt_in, source
 from sparkops.config.fields import ModelName, as_name
+from sparkops.config.image import Image
 from sparkops.config.source import Source
 from sparkops.convert import command_lines, mods, releases, server_flags, sglang_flags, variants, vllm_project
 from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission, directory
@@ -99,7 +100,7 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
     if vllm_project.is_recipe(original):
         translated = vllm_project.translate(source, choices.variant)
         source, omissions = translated.source, translated.omissions
-        choices = replace(choices, use=choices.use or translated.image)
+        choices = replace(choices, own=translated.image)
     else:
         _check_kinds(source, original)
         source = variants.chosen(source, choices.variant)
@@ -114,8 +115,8 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         raise source.fail(("runtime",), problem)
     _check_kinds(source, original)
     engine, _ = RUNTIMES[runtime]
-    if engine != "vllm" and not choices.use:
-        choices = replace(choices, use=_finished(source, original))
+    if engine != "vllm" and not (choices.use or choices.own):
+        choices = replace(choices, own=_finished(source, original))
     named = [str(mod) for mod in original.get("mods") or ()]
     found = [directory for mod in named if (directory := mods.find(source.file, mod, choices.mods))]
     beside = {mod.name: mod for mod in map(mods.read, found)}
@@ -125,7 +126,7 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
             name,
             escapes=version == "1",
         )
-        for release in (releases.RELEASES[-1:] if choices.use else releases.RELEASES)
+        for release in (releases.RELEASES[-1:] if choices.use or choices.own else releases.RELEASES)
     ]
     fitting = [one for one in conversions if one.model_type is None or releases.loads(one.release, one.model_type)]
     return min(fitting or conversions[-1:], key=lambda one: len(one.refusals))
@@ -177,7 +178,8 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
         serve["env"] = env
     add_rope_keys(conversion, model)
     omit_keys(conversion)
-    if allow := [kept.allow for kept in conversion.kept if kept.allow]:
+    given = opt_in.of_image(Image(use=conversion.choices.use), conversion.engine) if conversion.choices.use else ()
+    if allow := [*(kept.allow for kept in conversion.kept if kept.allow), *(need.name for need in given)]:
         serve["allow"] = [*dict.fromkeys(allow)]
     _fill(conversion, name, service, model, serve)
     return conversion

@@ -254,7 +254,8 @@ class Plan:
 
     def _lines(self) -> Iterator[str]:
         yield f"service {self.release.service}, release {self.release.id}, mode {self.mode}"
-        yield from (f"  {note}" for note in opt_in.notes(self.release.recipe.serve, self.release.recipe.engine))
+        recipe = self.release.recipe
+        yield from (f"  {note}" for note in opt_in.notes(recipe.serve, recipe.engine, recipe.image))
         source = self.source
         was = f"{source.release} ({source.slot}) on {' and '.join(nodes_of(source))}" if source else "nothing"
         yield f"  from {was} to {self.rank.slot} on {self.where}, port {self.rank.port}"

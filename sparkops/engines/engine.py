@@ -52,6 +52,8 @@ class EngineKind:
     """Environment of its container, before that of the recipe."""
     pins: tuple[str, ...] = ("torch", "vllm")
     """Keys of `image` that a recipe must state where its image is built; none where that is no Python's."""
+    published: frozenset[str] = frozenset()
+    """Images and Python packages of the engine's own project, without tag and version."""
     aliases: bool = True
     """Whether it takes several names for clients."""
     executors: Mapping[str, Join] = field(default_factory=dict)

@@ -51,9 +51,9 @@ def test_the_newest_vllm_comes_first_and_what_needs_no_gpu_last() -> None:
         read("recipes/h.yaml", service="mixed", image=cuda("0.9.0")),
         read("recipes/e.yaml", service="new", image=cuda("0.23.0")),
         read("recipes/f.yaml", service="alike", image=cuda("0.23.0")),
-        read("recipes/g.yaml", service="unknown", image={"use": "example.com/vllm:v0.1"}),
-        read("recipes/i.yaml", service="official", image={"use": "example.com/vllm/vllm-openai:v0.24.0-ubuntu2404"}),
-        read("recipes/j.yaml", service="old", image={"use": "example.com/vllm:v0.1"}),
+        read("recipes/g.yaml", service="unknown", image={"use": "nvcr.io/nvidia/vllm:v0.1"}),
+        read("recipes/i.yaml", service="official", image={"use": "docker.io/vllm/vllm-openai:v0.24.0-ubuntu2404"}),
+        read("recipes/j.yaml", service="old", image={"use": "nvcr.io/nvidia/vllm:v0.1"}),
     ]
 
     listed = [(family.service, family.release) for family in families(made)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.config import opt_in, recipe_file
+from sparkops.config import assets, opt_in, recipe_file, shipped
 from sparkops.config.harmless import VARIABLES
 from sparkops.config.recipe import Recipe
 from sparkops.convert import vllm_023
@@ -153,6 +153,76 @@ def test_code_needs_an_opt_in_by_name(tmp_path: Path, section: str, key: str, va
 @pytest.mark.parametrize(("section", "key", "value"), HARMLESS, ids=lambda value: str(value)[:40])
 def test_other_keys_need_none(tmp_path: Path, section: str, key: str, value: Any) -> None:
     assert getattr(load(tmp_path, {section: {key: value}}).serve, section) == {key: value}
+
+
+EVIL = "registry.evil.example/vllm"
+DIGEST = "sha256:" + 64 * "a"
+SOURCE = "https://github.com/vllm-project/vllm.git"
+CODE = [
+    ({"use": f"{EVIL}:latest"}, "use", EVIL),
+    ({"use": f"{EVIL}@{DIGEST}"}, "use", EVIL),
+    ({"use": "registry.evil.example:5000/vllm/vllm-openai"}, "use", "registry.evil.example:5000/vllm/vllm-openai"),
+    ({"use": "nvcr.io/nvidia-evil/vllm:26.04-py3"}, "use", "nvcr.io/nvidia-evil/vllm"),
+    ({"use": "vllm-node"}, "use", "vllm-node"),
+    ({**RECIPE["image"], "base": f"{EVIL}:latest"}, "base", EVIL),
+    ({**RECIPE["image"], "source": {"url": SOURCE, "commit": COMMIT}}, "source", SOURCE),
+    ({**RECIPE["image"], "packages": ["Innocent_helper[x]==1.0"]}, "packages", "innocent-helper"),
+    ({**RECIPE["image"], "override": ["innocent-helper==1.0"]}, "override", "innocent-helper"),
+    ({**RECIPE["image"], "vllm": "vllm-faster==0.32.0"}, "vllm", "vllm-faster"),
+    ({**RECIPE["image"], "mods": ["mine"]}, "mods", "mine"),
+    ({**RECIPE["image"], "mods": ["mine.patch"]}, "mods", "mine.patch"),
+]
+
+
+@pytest.mark.parametrize(("image", "key", "name"), CODE, ids=lambda value: str(value)[:60])
+def test_code_of_the_author_in_the_image_needs_an_opt_in_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: dict[str, Any], key: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mods").mkdir()
+    for mod in ("mine.py", "mine.patch"):
+        (Path("mods") / mod).write_text("")
+    expected = rf":\d+: image\.{key}.*: {re.escape(name)} is .*, expected `allow: \[{re.escape(name)}\]`$"
+    with pytest.raises(ConfigError, match=expected):
+        load(tmp_path, {}, image=image)
+
+    loaded = load(tmp_path, {"allow": [name]}, image=image)
+    assert [note.partition(" (")[0] for note in opt_in.notes(loaded.serve, loaded.engine, loaded.image)] == [
+        f"allowed: {name}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        {"use": "nvcr.io/nvidia/vllm:26.04-py3"},
+        {"use": f"docker.io/lmsysorg/sglang@{DIGEST}"},
+        {"use": "vllm/vllm-openai"},
+        {**RECIPE["image"], "base": "docker.io/library/debian:bookworm-slim"},
+        {**RECIPE["image"], "packages": ["ray[default]==2.60.0"], "mods": ["vllm-cpu-metadata"]},
+    ],
+    ids=str,
+)
+def test_images_and_packages_of_known_publishers_need_none(tmp_path: Path, image: dict[str, Any]) -> None:
+    loaded = load(tmp_path, {}, image=image)
+
+    assert list(opt_in.notes(loaded.serve, loaded.engine, loaded.image)) == []
+
+
+def test_the_note_of_an_image_with_a_tag_says_that_it_can_move(tmp_path: Path) -> None:
+    tag, pinned = (load(tmp_path, {"allow": [EVIL]}, image={"use": f"{EVIL}{of}"}) for of in (":1", f"@{DIGEST}"))
+
+    assert "its tag can move (`sparkops lock` pins it)" in "".join(opt_in.notes(tag.serve, "vllm", tag.image))
+    assert "its tag can move" not in "".join(opt_in.notes(pinned.serve, "vllm", pinned.image))
+
+
+def test_every_shipped_recipe_names_the_code_of_others_and_no_more() -> None:
+    for file in shipped.recipes().values():
+        recipe = recipe_file.load(file)
+        needs = (*opt_in.needs(recipe.serve, recipe.engine), *opt_in.of_image(recipe.image, recipe.engine))
+        names = {need.name for need in needs} - {*assets.mod_names()}
+
+        assert names == {*recipe.serve.allow}, file
 
 
 @pytest.mark.parametrize("revision", [None, "main"])

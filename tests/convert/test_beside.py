@@ -73,7 +73,11 @@ def test_the_written_recipe_loads_with_its_mods(checkout: Path) -> None:
     ran = CliRunner().invoke(app, ["import", str(checkout / "recipes/4x/a.yaml"), "-o", "recipes/a.yaml"])
 
     assert ran.exit_code == 0, ran.output
-    assert recipe_file.load(Path("recipes/a.yaml")).image.mods == ["words.jinja", "diff-fix.patch"]
+    assert "image.mods[1]: diff-fix.patch is a mod of ./mods: it changes the code of the image" in ran.stderr
+    with pytest.raises(ConfigError, match=r"recipes/a.yaml:\d+: image.mods\[1\]: .* `allow: \[diff-fix.patch\]`"):
+        recipe_file.load(Path("recipes/a.yaml"))
+    set_ = ["serve.allow=[diff-fix.patch]"]
+    assert recipe_file.load(Path("recipes/a.yaml"), set_=set_).image.mods == ["words.jinja", "diff-fix.patch"]
     assert Path("mods/words.jinja").read_text() == "{{ messages }}\n"
 
 

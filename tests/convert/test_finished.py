@@ -15,6 +15,8 @@ from sparkops.errors import ConfigError, UsageError
 from tests.convert import originals
 
 IMAGE = "registry.example/theirs:nightly"
+OPERATORS = "registry.example/theirs"
+"""Its name in `serve.allow`: who gives --use allows it."""
 
 
 def of(tmp_path: Path, flags: str, *, use: str = IMAGE, keys: str = "", without: str = "") -> Conversion:
@@ -73,7 +75,7 @@ def test_a_flag_of_a_fork_is_kept_by_name_and_reason(tmp_path: Path) -> None:
     assert conversion.refusals == []
     assert conversion.data["image"] == {"use": IMAGE}
     assert conversion.data["serve"]["args"] == {"fork-mode": "fast", "fork-cache": False, "max-num-seqs": 4}
-    assert conversion.data["serve"]["allow"] == ["fork-mode", "fork-cache"]
+    assert conversion.data["serve"]["allow"] == ["fork-mode", "fork-cache", OPERATORS]
     assert [(kept.line, kept.key, kept.reason) for kept in conversion.kept][:1] == [
         (5, "fork-mode", "vLLM 0.32.0 has no flag --fork-mode; the parser of the image judges it")
     ]
@@ -85,7 +87,7 @@ def test_the_written_recipe_loads_and_states_what_is_kept(tmp_path: Path) -> Non
     text = (tmp_path / "a.yaml").read_text()
     loaded = recipe_file.load(tmp_path / "a.yaml")
     assert loaded.image.use == IMAGE
-    assert loaded.serve.allow == ["fork-mode"]
+    assert loaded.serve.allow == ["fork-mode", OPERATORS]
     assert "  # kept (line 3 of theirs.yaml): fork-mode: vLLM 0.32.0 has no flag --fork-mode;" in text
     assert yaml.safe_load(text)["image"] == {"use": IMAGE}
 
@@ -102,14 +104,14 @@ def test_a_value_of_a_fork_is_kept_without_an_opt_in(tmp_path: Path, flags: str,
 
     conversion = of(tmp_path, flags)
     assert conversion.refusals == []
-    assert "allow" not in conversion.data["serve"]
+    assert conversion.data["serve"]["allow"] == [OPERATORS]
     assert [kept.key for kept in conversion.kept] == [key]
 
 
 def test_a_key_of_a_fork_inside_json_is_kept_by_name(tmp_path: Path) -> None:
     conversion = of(tmp_path, """--speculative-config '{{"method": "mtp", "fork_depth": 2}}'""")
 
-    assert conversion.data["serve"]["allow"] == ["speculative-config.fork_depth"]
+    assert conversion.data["serve"]["allow"] == ["speculative-config.fork_depth", OPERATORS]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_a_key_of_a_fork_inside_json_is_kept_by_name(tmp_path: Path) -> None:
 def test_what_vllm_has_itself_still_needs_the_reader_s_opt_in(tmp_path: Path, flags: str, key: str) -> None:
     conversion = of(tmp_path, flags)
 
-    assert "allow" not in conversion.data["serve"]
+    assert conversion.data["serve"]["allow"] == [OPERATORS]
     assert [loss.key for loss in conversion.losses] == [key]
 
 
@@ -132,7 +134,7 @@ def test_variables_of_a_fork_are_kept_and_dangerous_ones_are_not(tmp_path: Path)
     conversion = of(tmp_path, "", keys=keys)
 
     assert conversion.data["serve"]["env"] == {"FORK_FAST": "1", "NCCL_DEBUG": "INFO"}
-    assert conversion.data["serve"]["allow"] == ["FORK_FAST"]
+    assert conversion.data["serve"]["allow"] == ["FORK_FAST", OPERATORS]
     assert [loss.key for loss in conversion.losses] == ["env.LD_PRELOAD"]
     assert [loss.key for loss in of(tmp_path, "", use="", keys=keys).losses][:1] == ["env.FORK_FAST"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from tests.convert import originals
 from tests.deploy import pairs
 from tests.examples import INPUTS, node
 
-IMAGE = "registry.example/sglang:1"
+REPOSITORY = "registry.example/sglang"
+IMAGE = f"{REPOSITORY}:1"
 HEAD = f"recipe_version: '2'\nmodel: acme/Big-27B\nruntime: sglang\ncontainer: {IMAGE}\n"
 TWO = f"""{HEAD}model_revision: {"a" * 40}
 defaults:
@@ -47,12 +49,26 @@ def of(tmp_path: Path, flags: str, *, keys: str = "", choices: Choices = IMPORTE
 
 
 def written(tmp_path: Path, text: str) -> Recipe:
-    """Import a recipe as a file, and return what loads from it."""
+    """Import a recipe as a file, allow its image, and return what loads from it."""
     theirs, output = tmp_path / "theirs.yaml", tmp_path / "mine.yaml"
     theirs.write_text(text)
     ran = CliRunner().invoke(app, ["import", str(theirs), "-o", str(output)])
     assert ran.exit_code == 0, ran.output
+    output.write_text(output.read_text().replace("serve:\n", f"serve:\n  allow: [{REPOSITORY}]\n"))
     return recipe_file.load(output)
+
+
+def test_the_image_of_the_author_is_named_and_not_allowed(tmp_path: Path) -> None:
+    theirs, output = tmp_path / "theirs.yaml", tmp_path / "mine.yaml"
+    theirs.write_text(TWO)
+    ran = CliRunner().invoke(app, ["import", str(theirs), "-o", str(output)])
+    printed = CliRunner().invoke(app, ["import", str(theirs), "--json"])
+
+    assert f"image.use: {REPOSITORY} is an image that sparkops does not know" in ran.stderr
+    assert f"if you trust it, write `allow: [{REPOSITORY}]` below `serve`" in ran.stderr
+    assert [code["name"] for code in json.loads(printed.stdout)["code"]] == [REPOSITORY]
+    with pytest.raises(ConfigError, match=rf"mine\.yaml:\d+: image\.use: .* `allow: \[{REPOSITORY}\]`"):
+        recipe_file.load(output)
 
 
 def test_what_sparkops_sets_itself_comes_from_its_keys(tmp_path: Path) -> None:

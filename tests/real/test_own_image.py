@@ -168,7 +168,8 @@ def owners(tmp_path: Path) -> Callable[[str], Path]:
         recipe = yaml.safe_load(((shipped.PACKAGE.parent / "recipes") / "stand-in.yaml").read_text())
         file = tmp_path / "own-image.yaml"
         changes = {"name": "own-image", "service": "own-image", "image": {"use": image, "disk_gib": 1}}
-        changes["serve"] = {**recipe["serve"], "port": 9140}
+        repository = image.partition("@")[0].removesuffix(":1")
+        changes["serve"] = {**recipe["serve"], "port": 9140, "allow": [repository]}
         file.write_text(yaml.safe_dump({**recipe, **changes}))
         return file
 

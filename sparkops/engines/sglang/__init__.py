@@ -46,6 +46,7 @@ SGLANG = EngineKind(
     # (http_server.py). Without it, it is 503 until the server's own warm-up request is answered, then 200 at once; what
     # the model answers is for the suite, the bake and the watch. /health_generate still generates.
     env={**OFFLINE, "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0"},
+    published=frozenset({"lmsysorg/sglang"}),
     pins=(),  # a recipe names a finished image; which torch it has is the image's own affair
     aliases=False,
     executors={"mp": with_mp},

