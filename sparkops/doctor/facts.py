@@ -38,7 +38,12 @@ sed -n 's/^SwapTotal: */swap /p' "$1/proc/meminfo" 2>/dev/null
 for model in "$1$HOME"/.cache/huggingface/hub/models--*; do
   if [ -d "$model" ]; then echo "hub-cache $(timeout 4 du -sk "$model" | cut -f1) ${model#"$1"}"; fi
 done
-if command -v nvidia-ctk >/dev/null || command -v nvidia-container-cli >/dev/null; then echo "toolkit yes"; fi
+for toolkit in nvidia-ctk nvidia-container-cli; do
+  if command -v $toolkit >/dev/null; then
+    echo "toolkit $(timeout 4 $toolkit --version 2>/dev/null | grep -oE '[0-9]+[.][0-9]+[.][0-9]+' | head -n 1)"
+    break
+  fi
+done
 for spec in "$1"/etc/cdi/*.json "$1"/etc/cdi/*.yaml "$1"/var/run/cdi/*.json "$1"/var/run/cdi/*.yaml; do
   if [ -f "$spec" ]; then
     if [ ! -r "$spec" ] || grep -qF nvidia.com/gpu "$spec"; then echo "cdi ${spec#"$1"}"; fi
@@ -72,6 +77,8 @@ class MachineFacts:
     toolkit: bool
     gpu: str
     gpu_error: str
+    toolkit_version: str = ""
+    """Version of the NVIDIA Container Toolkit, such as 1.17.8; empty for one that does not print it."""
     open_ports: frozenset[int] = frozenset()
     """TCP ports on which something listens beyond loopback."""
     cdi: tuple[str, ...] = ()
@@ -107,6 +114,7 @@ def parse_machine(text: str) -> MachineFacts:
         oom_score=_scores(value.split() for value in values["oom"]),
         docker_tcp=tuple(str(address) for address in docker if not address.is_loopback),
         toolkit="toolkit" in values,
+        toolkit_version="".join(values["toolkit"]),
         gpu="".join(values["gpu"]),
         gpu_error="".join(values["gpu-error"]),
         open_ports=frozenset(

@@ -170,6 +170,26 @@ def _no_toolkit(node: NodeFacts) -> Iterator[Seen]:
 
 
 NO_TOOLKIT = NodeRule("NO_TOOLKIT", "Docker's --gpus calls the programs of nvidia-container-toolkit.", find=_no_toolkit)
+OLDEST_TOOLKIT = "1.17.8"
+
+
+def _old_toolkit(node: NodeFacts) -> Iterator[Seen]:
+    version = node.machine.toolkit_version
+    if _has_gpu(node) and node.machine.toolkit and _numbers(version) < _numbers(OLDEST_TOOLKIT):
+        problem = f"NVIDIA Container Toolkit {version or 'of unknown version'}, expected {OLDEST_TOOLKIT} or newer"
+        yield Seen(problem, f"sudo apt-get update; {TOOLKIT}")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".") if number]
+
+
+TOOLKIT_OLD = NodeRule(
+    "TOOLKIT_OLD",
+    "With an older one, an image that sets LD_PRELOAD gets root on the node (CVE-2025-23266).",
+    WARNING,
+    find=_old_toolkit,
+)
 
 
 def _no_cdi_spec(node: NodeFacts) -> Iterator[Seen]:
@@ -495,7 +515,7 @@ AREAS: Mapping[str, Sequence[Kind]] = {
     "access": (UNREACHABLE,),
     "services": (NEEDS_OPERATOR, *WATCHED, GATEWAY_DOWN, GATEWAY_CLOSED, STATUS_FAILED),
     "guards": (GUARD_DOWN, GUARD_SILENT, GUARD_NOT_REACHED, CORDONED, CORDON_UNREAD),
-    "GPU": (GPU_SILENT, NO_DRIVER, NO_TOOLKIT, NO_CDI_SPEC, CLOCKS_LOW, DRIVER_590),
+    "GPU": (GPU_SILENT, NO_DRIVER, NO_TOOLKIT, NO_CDI_SPEC, TOOLKIT_OLD, CLOCKS_LOW, DRIVER_590),
     "open ports": (DOCKER_TCP, firewall.ENGINE_OPEN, firewall.FILTER_MISSING, firewall.FILTER_UNKNOWN),
     "memory": (MEMORY, NO_EARLYOOM, OOM_SCORE, SWAP, PAGE_CACHE),
     "Docker": (NO_BUILDKIT, NO_LIVE_RESTORE, DOCKER_OLD),

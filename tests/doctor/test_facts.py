@@ -129,7 +129,20 @@ def test_the_gpu_is_asked_for_its_name(tree: Path, body: str, gpu: str, error: s
 def test_the_container_toolkit_is_a_program(tree: Path) -> None:
     program(tree, "nvidia-ctk", "true")
 
-    assert read(tree).toolkit
+    assert (read(tree).toolkit, read(tree).toolkit_version) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("nvidia-ctk", "NVIDIA Container Toolkit CLI version 1.17.8\ncommit: f202b80a9b9d0db00d9b1d73c0128c8962c55f4d"),
+        ("nvidia-container-cli", "cli-version: 1.17.8\nlib-version: 1.17.8\nbuild date: 2025-05-30T13:47+00:00"),
+    ],
+)
+def test_the_container_toolkit_is_asked_for_its_version(tree: Path, name: str, printed: str) -> None:
+    program(tree, name, f"echo '{printed}'")
+
+    assert read(tree).toolkit_version == "1.17.8"
 
 
 def test_what_a_node_does_not_say_is_not_there() -> None:
