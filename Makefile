@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched full-memory pairs bench captures simulate bite clients release clean
+.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched full-memory pairs bench captures simulate bite clients release requirements clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.demo
@@ -113,6 +113,12 @@ captures: $(READY)  ## docs/captures: a deploy, a swap under load, status and st
 
 release: $(READY)  ## build, check and tag the version of sparkops/__init__.py; TAG= where it has one
 	@$(BIN)/python -m tests.packaging.release $(if $(TAG),--tag $(TAG))
+
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade --custom-compile-command "make requirements"
+
+requirements: $(READY)  ## the newest packages of the operator's program, and of the tools that package it, with their hashes
+	@$(BIN)/$(LOCK) pyproject.toml --output-file requirements.txt
+	@printf 'hatchling\ntwine\n' | $(BIN)/$(LOCK) - --output-file tests/packaging/tools.txt
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

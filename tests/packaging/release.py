@@ -1,8 +1,9 @@
 """`make release`: build, check and tag the version of sparkops/__init__.py. With `--tag` it is tagged already.
 
 Both packages are built, checked by twine, and pass tests/packaging; the wheel is installed in an environment of its
-own, and its `sparkops demo` loses no request on this machine's Docker. dist/ then has the packages and NOTES.md, the
-section of CHANGELOG.md. `.github/workflows/release.yml` does the same for a tag that was pushed, and publishes dist/.
+own, and its `sparkops demo` loses no request on this machine's Docker. dist/ then has the packages, the hashes of what
+they require, and NOTES.md, the section of CHANGELOG.md. `.github/workflows/release.yml` does the same for a tag that
+was pushed, and publishes dist/.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import sparkops
 
 SOURCES = Path(__file__).parents[2]
 DIST = SOURCES / "dist"
+REQUIREMENTS, TOOLS = SOURCES / "requirements.txt", SOURCES / "tests/packaging/tools.txt"
+"""Packages with their hashes: of the operator's program, and of the tools that package it (`make requirements`)."""
 HEADING = re.compile(r"^## \[(?P<version>[^\]]+)\](?: - (?P<day>\d{4}-\d\d-\d\d))?$", re.MULTILINE)
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check", "install")
 
@@ -51,6 +54,7 @@ def release(version: str, changelog: str, *, tagged: bool) -> None:
         build(Path(scratch) / "tools")
         run(sys.executable, "-m", "pytest", "-m", "local or unit", "tests/packaging")
         try_wheel(Path(scratch) / "owner")
+    shutil.copyfile(REQUIREMENTS, DIST / f"sparkops-{version}-requirements.txt")
     (DIST / "NOTES.md").write_text(notes(version, changelog))
     if not tagged:
         run("git", "tag", "--annotate", f"v{version}", "--message", f"sparkops {version}")
@@ -88,7 +92,7 @@ def build(tools: Path) -> None:
     """Build wheel and source package into dist/, and let twine check them."""
     run(sys.executable, "-m", "venv", str(tools))
     python = str(tools / "bin/python")
-    run(python, *PIP, "hatchling", "twine")
+    run(python, *PIP, "--require-hashes", "--requirement", str(TOOLS))
     run(python, "-m", "hatchling", "build", "--directory", str(DIST))
     run(python, "-m", "twine", "check", "--strict", *map(str, sorted(DIST.iterdir())))
 
@@ -97,7 +101,8 @@ def try_wheel(owner: Path) -> None:
     """Install the wheel as its owner would, and let it replace a release under load: exit code 1 for a lost request."""
     (wheel,) = DIST.glob("*.whl")
     run(sys.executable, "-m", "venv", str(owner))
-    run(str(owner / "bin/python"), *PIP, str(wheel))
+    run(str(owner / "bin/python"), *PIP, "--require-hashes", "--requirement", str(REQUIREMENTS))
+    run(str(owner / "bin/python"), *PIP, "--no-deps", str(wheel))
     program = str(owner / "bin/sparkops")
     run(program, "--version")
     run(program, "demo", "--yes")
