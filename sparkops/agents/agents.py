@@ -49,7 +49,8 @@ class AgentSpecs:
 def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
     """Return the agents that `services` need, with files read here. Raises ConfigError and UsageError."""
     parent, finished = fleet.build.parent(DEBIAN), fleet.build.finished(GUARD)
-    guard = guard_order(assets.load_templates(), assets.load_package(), parent, finished, gated.of(fleet))
+    package, day = assets.load_package(), fleet.build.agent_packages
+    guard = guard_order(assets.load_templates(), package, parent, finished, gated.of(fleet), day)
     gateway = gateway_agent.load(fleet, fleet.require_gateway(), services)
     monitoring = (
         membership.monitoring_port(fleet.monitoring.port, gateway.secrets.monitoring) if fleet.monitoring else None
@@ -64,8 +65,9 @@ def guard_order(
     parent: str,
     finished: str = "",
     noted_in: GatedImages | None = None,
+    day: str | None = None,
 ) -> BuildOrder:
-    context = guard_context(templates, package, parent)
+    context = guard_context(templates, package, parent, day)
     return BuildOrder(GUARD, context, DISK_GIB, Gate(commands.check_image), finished=finished, noted_in=noted_in)
 
 

@@ -68,7 +68,7 @@ class GatewaySpec:
 def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> GatewaySpec:
     templates, secrets = load_templates(), load_secrets(fleet)
     parent = fleet.build.parent(IMAGE)
-    context = gateway_context(templates, load_program(), parent)
+    context = gateway_context(templates, load_program(), parent, fleet.build.agent_packages)
     tried = files(services, settings, secrets, templates)
     gate = Gate(lambda image: commands.check_image(image, tried))
     finished = fleet.build.finished(NAME)

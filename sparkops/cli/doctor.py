@@ -34,6 +34,9 @@ def doctor(
         Path | None,
         typer.Option("--bundle", metavar="FILE", help="Write a redacted tar.gz for a bug report, mode 0600"),
     ] = None,
+    updates: Annotated[
+        bool, typer.Option("--updates", help="Compare packages of the agents with Debian's archive")
+    ] = False,
     token_file: TOKEN_FILE = None,
     endpoint: ENDPOINT = "",
     json: JSON = False,
@@ -45,6 +48,9 @@ def doctor(
     --fix starts a stopped guard or gateway, drops page cache, turns on NTP and writes a missing CDI spec. It stops and
     removes nothing.
 
+    --updates reads the lists of Debian's archive on each node, some 10 MB, and names packages in guard and gateway that
+    have a newer version, or differ between nodes. build.agent_packages of the inventory installs them anew.
+
     --bundle writes versions, findings, status, events and logs of the guards, and the evidence of the last failures.
 
     Example: sparkops doctor --fix
@@ -52,9 +58,9 @@ def doctor(
     login = HubLogin(read_token(token_file), endpoint)
     require_encrypted(login.token, endpoint)
     with connect(load_fleet(context.obj), node or (), patience_s=PATIENCE_S, required=False) as connected:
-        result = _diagnose(connected, login)
+        result = _diagnose(connected, login, updates=updates)
         if fix and (rows := _fix(connected, result.diagnosis, yes=yes)):
-            after = _diagnose(connected, login)
+            after = _diagnose(connected, login, updates=updates)
             result = DoctorResult(after.diagnosis.model_copy(update={"fixes": rows}), after.status)
         diagnosis, text = result.diagnosis, "\n".join(lines(result.diagnosis))
         if bundle:
@@ -67,9 +73,9 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _diagnose(connected: Connected, login: HubLogin) -> DoctorResult:
+def _diagnose(connected: Connected, login: HubLogin, *, updates: bool) -> DoctorResult:
     with progress() as report:
-        return diagnose(connected, report, login)
+        return diagnose(connected, report, login, updates=updates)
 
 
 def write_bundle(file: Path, texts: dict[str, str]) -> None:

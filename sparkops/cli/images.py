@@ -136,7 +136,9 @@ def make_order(recipe: Recipe, fleet: Fleet) -> BuildOrder:
 def make_hub(fleet: Fleet, token_file: Path | None, endpoint: str, *, replace: bool = False) -> Hub:
     """Return the settings of a download. Raises UsageError for an unreadable token or one sent unencrypted."""
     inputs, parent = assets.load_inputs(fleet, wheels=False), fleet.build.parent(IMAGE)
-    order = hub_order(assets.load_templates(), assets.load_hub_packages(), inputs, parent, gated.of(fleet))
+    order = hub_order(
+        assets.load_templates(), assets.load_hub_packages(), inputs, parent, gated.of(fleet), fleet.build.agent_packages
+    )
     return Hub(order, read_token(token_file), endpoint, replace)
 
 

@@ -22,6 +22,7 @@ from sparkops.config.fields import (
     PinnedImage,
     Section,
     Url,
+    matching,
 )
 from sparkops.config.node import LOOPBACK, NodeConfig, NodeSettings
 from sparkops.config.source import Source
@@ -34,6 +35,8 @@ PRIVATE = tuple(
 """Networks within which http is allowed: RFC 1918, RFC 4193, and the node itself."""
 DEVICE_KEYS = ("gpu_devices", "gpu_mounts")
 """Keys of a node that need `gpu: devices`."""
+
+Day = Annotated[str, matching(r"20[0-9]{2}-[01][0-9]-[0-3][0-9]", "a day, such as 2026-12-24")]
 
 
 class Build(Section):
@@ -54,6 +57,9 @@ class Build(Section):
     agent_images: dict[Literal["guard", "gateway"], PinnedImage] = {}
     """Finished images of `guard` and `gateway` by digest, which nodes pull in place of a build; one of another version
     of sparkops is not used. To make them, tag and push `sparkops/guard` and `sparkops/gateway` of a node."""
+    agent_packages: Day | None = None
+    """Day that is part of the inputs of gateway, guard and hub: a later one makes nodes install the Debian packages in
+    them anew, with security updates (`sparkops doctor --updates` lists those). Default: a day of this version."""
 
     def parent(self, pinned: str) -> str:
         """Return the image to build on in place of `pinned`, NAME@sha256:DIGEST."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 
+from sparkops.agents.packages import AgentPackages
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
 from sparkops.docker.facts import Container
@@ -168,3 +169,5 @@ class NodeFacts:
     gateway: bool = False
     agents: Mapping[str, str] = field(default_factory=dict)
     weights: ModelDirectory | NodeError | None = None
+    packages: Mapping[str, AgentPackages | NodeError] = field(default_factory=dict)
+    """Debian's packages in guard and gateway, by container name; empty unless they were asked for."""

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
+from sparkops.agents.packages import AgentPackages, differing
 from sparkops.command import quote
 from sparkops.config.image import Image
 from sparkops.config.node import NodeConfig
@@ -506,6 +507,63 @@ CLOCK = NodeRule(
     find=_clock,
     fix=repairs.synchronize_clock,
 )
+SHOWN_PACKAGES = 3
+ANOTHER_DAY = (
+    "Set build.agent_packages to this day in the inventory: the next deploy replaces the guards, and with "
+    "--apply-gateway the gateway."
+)
+
+
+def _agent_updates(node: NodeFacts) -> Iterator[Seen]:
+    for agent, packages in node.packages.items():
+        updates = packages.updates if isinstance(packages, AgentPackages) else ()
+        if updates:
+            first = sorted(updates, key=lambda update: (not update.security, update.name))
+            count, security = len(updates), sum(update.security for update in updates)
+            words = f"{count} package{'s' * (count > 1)} in {agent}, {security} of them of its security team"
+            yield Seen(f"Debian has newer versions of {words}: {_shown(first)}", ANOTHER_DAY)
+
+
+def _shown(items: Sequence[object]) -> str:
+    more = len(items) - SHOWN_PACKAGES
+    return ", ".join(map(str, items[:SHOWN_PACKAGES])) + (f", and {more} more" if more > 0 else "")
+
+
+AGENT_UPDATES = NodeRule(
+    "AGENT_UPDATES",
+    "The image of an agent keeps the packages of the day of its build, also those with known holes.",
+    WARNING,
+    find=_agent_updates,
+)
+
+
+def _agent_updates_unknown(node: NodeFacts) -> Iterator[Seen]:
+    for agent, packages in node.packages.items():
+        if isinstance(packages, NodeError):
+            problem = f"the packages in {agent} could not be compared with Debian's archive: {packages.problem}"
+            yield Seen(problem, "Retry where the node reaches Debian's archive.")
+
+
+AGENT_UPDATES_UNKNOWN = NodeRule(
+    "AGENT_UPDATES_UNKNOWN",
+    "Whether Debian has security updates for an agent is unknown.",
+    WARNING,
+    find=_agent_updates_unknown,
+)
+AGENTS_DIFFER = Kind(
+    "AGENTS_DIFFER", "Agents that were built on different days have other packages, and other faults.", WARNING
+)
+
+
+def agents_differ(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Yield a finding if the guards of the nodes have different versions of packages."""
+    packages = {node.name: node.packages.get(CONTAINER) for node in nodes}
+    installed = {name: of.installed for name, of in packages.items() if isinstance(of, AgentPackages)}
+    if different := [*differing(installed)]:
+        last = [*installed][-1]
+        yield AGENTS_DIFFER.at(last, f"packages in {CONTAINER} differ: {_shown(different)}", ANOTHER_DAY)
+
+
 DRIVERS = Kind("DRIVERS", checks.UNLIKE, WARNING)
 KERNELS = Kind("KERNELS", checks.UNLIKE, WARNING)
 FIRMWARE = Kind("FIRMWARE", "The vendor does not test links between different firmware versions.", WARNING)
@@ -515,6 +573,7 @@ AREAS: Mapping[str, Sequence[Kind]] = {
     "access": (UNREACHABLE,),
     "services": (NEEDS_OPERATOR, *WATCHED, GATEWAY_DOWN, GATEWAY_CLOSED, STATUS_FAILED),
     "guards": (GUARD_DOWN, GUARD_SILENT, GUARD_NOT_REACHED, CORDONED, CORDON_UNREAD),
+    "updates": (AGENT_UPDATES, AGENT_UPDATES_UNKNOWN, AGENTS_DIFFER),
     "GPU": (GPU_SILENT, NO_DRIVER, NO_TOOLKIT, NO_CDI_SPEC, TOOLKIT_OLD, CLOCKS_LOW, DRIVER_590),
     "open ports": (DOCKER_TCP, firewall.ENGINE_OPEN, firewall.FILTER_MISSING, firewall.FILTER_UNKNOWN),
     "memory": (MEMORY, NO_EARLYOOM, OOM_SCORE, SWAP, PAGE_CACHE),
@@ -586,7 +645,8 @@ def diagnose(
         if isinstance(error, SparkopsError)
     ]
     of_nodes = [finding for node in nodes for finding in examine(node)]
-    unique = dict.fromkeys([*unreachable, *of_nodes, *_alike(nodes), *topology.pair_findings(joined), *live])
+    alike = [*_alike(nodes), *agents_differ(nodes)]
+    unique = dict.fromkeys([*unreachable, *of_nodes, *alike, *topology.pair_findings(joined), *live])
     findings = sorted(unique, key=urgency)
     rows = [_row(name, node) for name, node in results.items()]
     return Diagnosis(ok=not problems(findings), nodes=rows, pairs=list(map(_pair_row, joined)), findings=findings)

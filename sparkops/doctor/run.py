@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 
 import requests
 
+from sparkops.agents import packages
 from sparkops.agents.container import answered
+from sparkops.agents.packages import AgentPackages
 from sparkops.config.node import NodeConfig
 from sparkops.deploy import observe
 from sparkops.docker.places import CONTAINER, GATEWAY
@@ -46,10 +48,15 @@ class DoctorResult:
     status: Status
 
 
-def diagnose(connected: Connected, report: OnEvent = silent, login: HubLogin | None = None) -> DoctorResult:
-    """Examine all nodes and pairs. Changes nothing and does not disturb running services."""
-    fleet = connected.fleet
-    outcomes = connected.on_each(lambda member: _examine(member, report, gateway=fleet.gateway is not None))
+def diagnose(
+    connected: Connected, report: OnEvent = silent, login: HubLogin | None = None, *, updates: bool = False
+) -> DoctorResult:
+    """Examine all nodes and pairs. Changes nothing and does not disturb running services.
+
+    `updates`: compare the packages of the agents with Debian's archive, from each node.
+    """
+    fleet, gateway = connected.fleet, connected.fleet.gateway is not None
+    outcomes = connected.on_each(lambda member: _examine(member, report, gateway=gateway, updates=updates))
     outcomes = {**connected.unreachable, **outcomes}
     results = {name: outcomes[name] for name in fleet.nodes if name in outcomes}
     nodes = [node for node in results.values() if isinstance(node, NodeFacts)]
@@ -85,7 +92,7 @@ def closed_addresses(status: Status) -> Iterator[Finding]:
             yield rules.closed(gateway.node, url, error.strerror or str(error))
 
 
-def _examine(member: Member, report: OnEvent, *, gateway: bool) -> NodeFacts:
+def _examine(member: Member, report: OnEvent, *, gateway: bool, updates: bool) -> NodeFacts:
     report(Event(member.name, "examining", lasting=False))
     before_s = time.time()
     try:
@@ -105,6 +112,7 @@ def _examine(member: Member, report: OnEvent, *, gateway: bool) -> NodeFacts:
             gateway=gateway,
             agents=_agents(member),
             weights=_weights(member),
+            packages={name: packages_of(member, name, image) for name, image in _running(member)} if updates else {},
         )
     except ValueError as error:
         raise NotReady(member.name, f"unexpected output of the query: {error}") from None
@@ -121,6 +129,23 @@ def _filtered(member: Member) -> frozenset[int] | None:
 def _agents(member: Member) -> dict[str, str]:
     inspects = {name: member.engine.container(name) for name in (CONTAINER, GATEWAY)}
     return {name: inspect["State"]["Status"] for name, inspect in inspects.items() if inspect}
+
+
+def _running(member: Member) -> Iterator[tuple[str, str]]:
+    """Yield the name and the image of each agent that runs."""
+    for name in (CONTAINER, GATEWAY):
+        inspect = member.engine.container(name)
+        if inspect and inspect["State"]["Running"]:
+            yield name, inspect["Image"]
+
+
+def packages_of(member: Member, container: str, image: str) -> AgentPackages | NodeError:
+    """Return the packages of an agent, compared with Debian's archive, or why they are unknown."""
+    try:
+        installed = packages.parse_installed(member.node.run(packages.list_installed(container)).stdout)
+        return AgentPackages(installed, packages.parse_updates(member.node.run(packages.list_updates(image)).stdout))
+    except NodeError as error:
+        return error
 
 
 def _weights(member: Member) -> ModelDirectory | NodeError:

@@ -22,6 +22,7 @@ from sparkops.gateway.capacity import (
 )
 from sparkops.gateway.files import Secrets
 from sparkops.render.context import Content, Context, pack
+from sparkops.render.debian import upgraded
 from sparkops.render.sandbox import fill
 
 NAME = names.GATEWAY
@@ -114,13 +115,15 @@ def hashed(api_keys: Iterable[str]) -> str:
     return "".join(sorted(f"{hashlib.sha256(key.encode()).hexdigest().upper()}\n" for key in api_keys))
 
 
-def gateway_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
-    """Return the Dockerfile of the gateway's image."""
-    return fill("gateway/Dockerfile.j2", templates, image=image)
+def gateway_dockerfile(templates: Mapping[str, str], image: str = IMAGE, day: str | None = None) -> str:
+    """Return the Dockerfile of the gateway's image, with Debian's packages of a day; that of sparkops if None."""
+    return upgraded(fill("gateway/Dockerfile.j2", templates, image=image), day)
 
 
-def gateway_context(templates: Mapping[str, str], program: Mapping[str, bytes], image: str = IMAGE) -> Context:
-    """Return the build context of the gateway's image. `image` is the base."""
-    sent: dict[str, Content] = {"Dockerfile": gateway_dockerfile(templates, image).encode(), "program/": b""}
+def gateway_context(
+    templates: Mapping[str, str], program: Mapping[str, bytes], image: str = IMAGE, day: str | None = None
+) -> Context:
+    """Return the build context of the gateway's image. `image` is the base, `day` that of its packages."""
+    sent: dict[str, Content] = {"Dockerfile": gateway_dockerfile(templates, image, day).encode(), "program/": b""}
     sent |= {f"program/{name}": content for name, content in program.items()}
     return pack(sent)

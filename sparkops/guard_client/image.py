@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from sparkops.render.context import Content, Context, directories, pack
+from sparkops.render.debian import upgraded
 from sparkops.render.sandbox import fill
 
 DISK_GIB = 1.0
@@ -30,14 +31,21 @@ FROM = re.compile(rb"^from (sparkops[.\w]*) import (\([^)]*\)|[^\n#]*)", re.MULT
 NAME = re.compile(rb"\w+")
 
 
-def guard_dockerfile(templates: Mapping[str, str], image: str = DEBIAN) -> str:
-    return fill("guard/Dockerfile.j2", templates, image=image, packages=PACKAGES)
+def guard_dockerfile(templates: Mapping[str, str], image: str = DEBIAN, day: str | None = None) -> str:
+    """Return the Dockerfile of the guard's image, with Debian's packages of a day; that of sparkops if None."""
+    return upgraded(fill("guard/Dockerfile.j2", templates, image=image, packages=PACKAGES), day)
 
 
-def guard_context(templates: Mapping[str, str], package: Mapping[str, bytes], image: str = DEBIAN) -> Context:
+def guard_context(
+    templates: Mapping[str, str], package: Mapping[str, bytes], image: str = DEBIAN, day: str | None = None
+) -> Context:
     """Return the build context of the guard's image. `package`: this package's source by path; `image`: the base."""
     sent = {f"files/sparkops/{path}": package[path] for path in sorted(imported(package))}
-    files: dict[str, Content] = {"Dockerfile": guard_dockerfile(templates, image).encode(), **directories(sent), **sent}
+    files: dict[str, Content] = {
+        "Dockerfile": guard_dockerfile(templates, image, day).encode(),
+        **directories(sent),
+        **sent,
+    }
     return pack(files)
 
 

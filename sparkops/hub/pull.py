@@ -21,6 +21,7 @@ from sparkops.nodes.member import Member
 from sparkops.nodes.program import parsed
 from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
 from sparkops.render.context import Content, Context, index, pack, places
+from sparkops.render.debian import upgraded
 from sparkops.render.sandbox import fill
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
@@ -34,14 +35,21 @@ DISK_GIB = 1.0
 """Free space in GiB that a node needs before the image is built."""
 
 
-def hub_dockerfile(templates: Mapping[str, str], image: str = IMAGE) -> str:
-    return fill("hub/Dockerfile.j2", templates, image=image)
+def hub_dockerfile(templates: Mapping[str, str], image: str = IMAGE, day: str | None = None) -> str:
+    """Return the Dockerfile of the image, with Debian's packages of a day; that of sparkops if None."""
+    return upgraded(fill("hub/Dockerfile.j2", templates, image=image), day)
 
 
-def hub_context(templates: Mapping[str, str], requirements: bytes, inputs: BuildInputs, image: str = IMAGE) -> Context:
+def hub_context(
+    templates: Mapping[str, str],
+    requirements: bytes,
+    inputs: BuildInputs,
+    image: str = IMAGE,
+    day: str | None = None,
+) -> Context:
     """Return the context of the build. The wheels of the inventory are for recipes, and are not sent."""
     files: dict[str, Content] = {
-        "Dockerfile": hub_dockerfile(templates, image).encode(),
+        "Dockerfile": hub_dockerfile(templates, image, day).encode(),
         "requirements.txt": requirements,
         **places(replace(inputs, wheels=())),
     }
@@ -122,8 +130,9 @@ def hub_order(
     inputs: BuildInputs,
     image: str = IMAGE,
     noted_in: GatedImages | None = None,
+    day: str | None = None,
 ) -> BuildOrder:
-    context = hub_context(templates, requirements, inputs, image)
+    context = hub_context(templates, requirements, inputs, image, day)
     return BuildOrder(HUB, context, DISK_GIB, Gate(lambda image: check_image(image, IMPORTS)), noted_in=noted_in)
 
 

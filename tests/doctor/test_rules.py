@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from sparkops.agents.packages import AgentPackages, PackageUpdate
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.config.reference import reference
 from sparkops.doctor import rules
 from sparkops.doctor.diagnosis import Diagnosis
 from sparkops.doctor.facts import MachineFacts, NodeFacts
 from sparkops.doctor.rules import NodeRule, Seen
-from sparkops.errors import NotReachable, SparkopsError
+from sparkops.errors import NodeError, NotReachable, SparkopsError
 from sparkops.network import checks, topology
 from sparkops.network.finding import Kind, Severity
 from sparkops.network.topology import Transport
@@ -426,6 +427,42 @@ def test_no_code_stands_for_two_kinds_and_each_rule_of_the_watch_has_one() -> No
 
     assert len(codes) == len(set(codes))
     assert set(Rule) < set(codes)
+
+
+HAPROXY = PackageUpdate("haproxy", "2.6.12-1+deb12u3", "2.6.12-1+deb12u4", security=True)
+OTHERS = tuple(PackageUpdate(f"lib{number}", "1", "2", security=False) for number in range(4))
+
+
+def test_newer_packages_of_debian_are_a_warning_with_those_for_security_first(sound: NodeFacts) -> None:
+    updates = AgentPackages({}, (*OTHERS, HAPROXY))
+    [finding] = rules.examine(
+        replace(sound, packages={"sparkops-gateway": updates, "sparkops-guard": AgentPackages({})})
+    )
+
+    assert (finding.code, finding.severity) == ("AGENT_UPDATES", WARNING)
+    assert finding.problem == (
+        "Debian has newer versions of 5 packages in sparkops-gateway, 1 of them of its security team: "
+        "haproxy 2.6.12-1+deb12u3 (2.6.12-1+deb12u4), lib0 1 (2), lib1 1 (2), and 2 more"
+    )
+    assert "build.agent_packages" in finding.next_step
+
+
+def test_packages_that_could_not_be_compared_are_a_warning(sound: NodeFacts) -> None:
+    [finding] = rules.examine(replace(sound, packages={"sparkops-guard": NodeError("a", "exit code 100")}))
+
+    assert (finding.code, finding.severity) == ("AGENT_UPDATES_UNKNOWN", WARNING)
+    assert finding.problem.endswith("could not be compared with Debian's archive: exit code 100")
+
+
+def test_guards_with_other_packages_are_a_warning(sound: NodeFacts) -> None:
+    one, other = AgentPackages({"tini": "1"}), AgentPackages({"tini": "2"})
+    nodes = [replace(sound, name=name, packages={"sparkops-guard": of}) for name, of in (("a", one), ("b", other))]
+
+    [finding] = rules.agents_differ(nodes)
+
+    assert (finding.code, finding.node) == ("AGENTS_DIFFER", "b")
+    assert finding.problem == "packages in sparkops-guard differ: tini 1 on a, 2 on b"
+    assert [*rules.agents_differ([nodes[0], replace(nodes[0], name="b")])] == []
 
 
 def table(kinds: Iterable[Kind]) -> str:

@@ -19,6 +19,7 @@ from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.member import Member
+from sparkops.nodes.node import Node
 from sparkops.status.picture import GatewayRow, GatewayState, ServiceRow, Status
 from tests.examples import node
 
@@ -26,9 +27,13 @@ pytestmark = pytest.mark.local
 FINDING = Finding(code="PAGE_CACHE", node="a", problem="p", next_step="s", fixable=True)
 
 
+def member(on: Node) -> Member:
+    """A member whose Docker API nothing asks."""
+    return Member(on.name, node(), on, cast("Engine", None))
+
+
 def connected() -> Connected:
-    member = Member("a", node(), LocalNode("a"), cast("Engine", None))
-    return Connected(cast("Fleet", None), {"a": member})
+    return Connected(cast("Fleet", None), {"a": member(LocalNode("a"))})
 
 
 def test_a_fix_reports_what_it_did(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import sparkops
+from sparkops.render import debian
 
 SOURCES = Path(__file__).parents[2]
 DIST = SOURCES / "dist"
@@ -34,7 +35,8 @@ def main() -> int:
     tag = parser.parse_args().tag
     version, changelog = sparkops.__version__, (SOURCES / "CHANGELOG.md").read_text()
     tags = output("git", "tag", "--list").split()
-    problems = [*refusals(version, changelog, tags, tag), *unclean(output("git", "status", "--porcelain"))]
+    problems = [*refusals(version, changelog, tags, tag), *outdated(debian.DAY, changelog)]
+    problems += unclean(output("git", "status", "--porcelain"))
     for problem in problems:
         print(f"release: {problem}", file=sys.stderr)
     if problems:
@@ -73,6 +75,14 @@ def refusals(version: str, changelog: str, tags: Collection[str], tag: str = "")
         yield f"tag {tag}: expected v{version}, as sparkops/__init__.py"
     if not tag and f"v{version}" in tags:
         yield f"tag v{version} exists: raise __version__ in sparkops/__init__.py"
+
+
+def outdated(day: str, changelog: str) -> Iterator[str]:
+    """Yield why agents would get Debian's packages of an earlier day than that of the release."""
+    newest = HEADING.search(changelog)
+    released = newest["day"] if newest else None
+    if released and day != released:
+        yield f"DAY of sparkops/render/debian.py is {day}, expected {released}; then sparkops render --all"
 
 
 def unclean(status: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.packaging.release import notes, refusals, unclean
+from tests.packaging.release import notes, outdated, refusals, unclean
 
 CHANGELOG = """\
 # Changelog
@@ -54,3 +54,9 @@ def test_a_tag_of_another_version_is_refused() -> None:
 
 def test_changes_that_no_commit_has_are_named() -> None:
     assert [*unclean(" M README.md\n?? a.py\n")] == ["changes that are not committed: README.md, a.py"]
+
+
+def test_a_release_has_debian_s_packages_of_its_day() -> None:
+    assert [*outdated("2026-12-01", CHANGELOG)] == []
+    [problem] = outdated("2026-11-22", CHANGELOG)
+    assert problem.startswith("DAY of sparkops/render/debian.py is 2026-11-22, expected 2026-12-01;")
