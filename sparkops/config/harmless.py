@@ -48,5 +48,10 @@ IMAGES = frozenset({"debian", "ubuntu", "nvidia/cuda"})
 """Repositories of images that a distribution or NVIDIA publishes; an engine's own are in its EngineKind."""
 REGISTRIES = ("nvcr.io/nvidia/",)
 """How the names of all repositories of NVIDIA's registry begin."""
-PACKAGES = frozenset("fastapi prometheus-fastapi-instrumentator ray starlette transformers".split())
-"""Python packages that recipes of sparkops add. Any other one may be of the recipe's author."""
+PACKAGES = frozenset(
+    """
+    fastapi fastsafetensors instanttensor prometheus-fastapi-instrumentator ray runai-model-streamer starlette
+    tensorizer transformers
+    """.split()
+)
+"""Python packages that recipes and `import` of sparkops add. Any other one may be of the recipe's author."""

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from sparkops.config import assets, opt_in, recipe_file, shipped
-from sparkops.config.harmless import VARIABLES
+from sparkops.config.harmless import PACKAGES, VARIABLES
 from sparkops.config.recipe import Recipe
-from sparkops.convert import vllm_023
+from sparkops.convert import other_tools, server_flags, vllm_023
 from sparkops.engines import ENGINES
 from sparkops.engines.vllm import harmless
 from sparkops.errors import ConfigError
@@ -223,6 +223,12 @@ def test_every_shipped_recipe_names_the_code_of_others_and_no_more() -> None:
         names = {need.name for need in needs} - {*assets.mod_names()}
 
         assert names == {*recipe.serve.allow}, file
+
+
+def test_packages_that_import_adds_need_no_opt_in() -> None:
+    packages = {*server_flags.LOADERS.values(), other_tools.RAY}
+
+    assert {re.split(r"[\[=]", package)[0] for package in packages} < PACKAGES
 
 
 @pytest.mark.parametrize("revision", [None, "main"])
