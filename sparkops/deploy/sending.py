@@ -37,7 +37,7 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase
 
 CHANGED_TRIES = 5
-"""Tries of an intent that needs no plan: a swap changes the journal at each phase."""
+"""Tries of an intent: a swap changes the journal at each phase."""
 
 
 Foreseen = Callable[[dict[str, Observed]], dict[str, Observed]]
@@ -181,7 +181,26 @@ def deploy(
 def _deploy(
     operation: Operation, leader: Leader, release: Release, options: DeployOptions, planned: Draft | None = None
 ) -> Accepted | None:
-    state, nodes = leader.state(release.service), _named(release, options)
+    """Send the intent, planned again where the service changes between the plan and the leader's reply."""
+    for left in reversed(range(CHANGED_TRIES)):
+        state = leader.state(release.service)
+        try:
+            return _planned_on(state, operation, leader, release, options, planned)
+        except Busy:
+            if not left or leader.state(release.service).journal.revision == state.journal.revision:
+                raise
+    return None
+
+
+def _planned_on(
+    state: ServiceState,
+    operation: Operation,
+    leader: Leader,
+    release: Release,
+    options: DeployOptions,
+    planned: Draft | None,
+) -> Accepted | None:
+    nodes = _named(release, options)
     if state.swap and service_state.joins(state, release.id, nodes):
         operation.report(Event(operation.node, f"joining the {release.service} swap in phase '{state.swap.phase}'"))
         return Accepted(state.swap.intent, state.last)

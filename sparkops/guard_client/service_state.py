@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.errors import PlanRefused
-from sparkops.swap import values
-from sparkops.swap.fleet_state import GatewayView, Report
+from sparkops.swap import intents, values
+from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.journal import Journal, Swap
-from sparkops.swap.model import Answer, Deployment, RankSpec
-from sparkops.swap.orders import traffic
+from sparkops.swap.model import Deployment, RankSpec
 
 Progress = Mapping[str, Mapping[str, str]]
 """Progress of each engine by node and container, such as `loading weights 40 %, about 3 min left`."""
@@ -54,7 +53,7 @@ class ServiceState:
     @property
     def fails(self) -> bool:
         """Whether the active release does not answer; unknown counts as an answer."""
-        return self.gateway is not None and self.gateway.answer(traffic(self.journal)) is Answer.NO
+        return intents.fails(self.journal, FleetState(reports=self.reports, gateway=self.gateway))
 
 
 def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:

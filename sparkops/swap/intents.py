@@ -10,7 +10,7 @@ from sparkops.swap.fleet_state import FleetState, why_deposed
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
 from sparkops.swap.orders import traffic
-from sparkops.swap.phases import leased
+from sparkops.swap.phases import ended, leased
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +153,16 @@ def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
 
 def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
     swap, active = journal.unfinished, journal.active
-    fails = not _serves(journal, fleet)
+    down = fails(journal, fleet)
     confirmed = fleet.confirmed(
         journal
     )  # otherwise this intent gives the other guards up, and nothing moves without it
     stuck = bool(journal.trouble) or not confirmed
-    if swap and confirmed and not (stuck and fails):
+    if swap and confirmed and not (stuck and down):
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
-    if active == intent.target and not fails:
+    if active == intent.target and not down:
         return NothingToDo(f"{intent.target.release} is active")
-    if intent.mode is Mode.FIRST and kept(journal, intent.without, fails=fails, stuck=stuck):
+    if intent.mode is Mode.FIRST and kept(journal, intent.without, fails=down, stuck=stuck):
         return Refused(CHANGED, Code.BUSY)
     if problem := _unreached(journal, intent, fleet) or _misfit(journal, intent, fleet):
         return Refused(problem)
@@ -207,9 +207,12 @@ def _misfit(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
     return f"mode {intent.mode} does not fit these nodes" if bool(shared) == (intent.mode is Mode.ACROSS) else ""
 
 
-def _serves(journal: Journal, fleet: FleetState) -> bool:
-    """Return whether clients get answers now; true while that is unknown."""
-    return fleet.gateway is None or fleet.gateway.answer(traffic(journal)) is not Answer.NO
+def fails(journal: Journal, fleet: FleetState) -> bool:
+    """Return whether clients get no answers, or those of a program that took an engine's port; unknown is not no."""
+    swap = journal.swap
+    if swap and swap.reached(Phase.SWITCH) and ended(journal, swap, fleet):
+        return True
+    return fleet.gateway is not None and fleet.gateway.answer(traffic(journal)) is Answer.NO
 
 
 def _promote(journal: Journal, intent: Promote) -> Reply:

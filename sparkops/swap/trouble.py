@@ -82,14 +82,17 @@ def _of_release(journal: Journal, service: str, why: str, missing: Collection[st
 def _of_swap(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:
     """Yield the way out of a swap: what it waits for is shown by doctor.
 
-    It is cancelled where the old release can return: a return or restart has none, nor has a first deploy.
+    It is cancelled where the old release may return: a return or restart has none, nor has a first deploy.
     """
     swap = present(journal.swap)
     waits = why.startswith("no progress in phase")
     yield "sparkops doctor" if waits else f"sparkops logs {service}"
     ends = swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE)
     returns = swap.source is not None and not ends and not swap.source.nodes & set(missing)
-    yield f"sparkops cancel {service}" if waits and returns else AGAIN + _lost(journal, missing)
+    if waits and returns:
+        yield f"sparkops cancel {service}"
+    if not (waits and returns) or swap.reached(Phase.SWITCH):  # whether the old one answers is not known
+        yield AGAIN + _lost(journal, missing)
 
 
 def _lost(journal: Journal, missing: Collection[str]) -> str:

@@ -19,6 +19,7 @@ from tests.simulation import (
     test_reports,
     test_reproductions,
     test_rules,
+    test_shapes,
     test_unread_gateway,
     test_waiting,
 )
@@ -28,7 +29,7 @@ from tests.simulation.walks import walk
 from tests.swap import test_ended_ranks
 
 SCENARIOS = (
-    test_reproductions, test_rules, test_plan, test_direct, test_intents, test_journals, test_guard_rules,
+    test_reproductions, test_rules, test_shapes, test_plan, test_direct, test_intents, test_journals, test_guard_rules,
     test_unread_gateway, test_reports, test_waiting, test_recovery, test_decisions, test_ended_ranks,
 )  # fmt: skip
 SEEDS = 100
