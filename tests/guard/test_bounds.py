@@ -19,6 +19,7 @@ from sparkops.swap.effects import CutRequests, FrontEffect
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.journal import HOUR_S, PAUSES_S, Journal
 from sparkops.swap.model import Answer, Limits, Mode, Phase, RankSpec, Replica
+from sparkops.swap.orders import hold
 from tests.guard.test_reproductions import NEW, OLD, RELEASES, begun
 
 SLOTS = {item.slot: item.release for item in RELEASES.values()}
@@ -258,3 +259,79 @@ def test_a_phase_that_takes_long_by_nature_has_a_bound_of_its_own(
 
     assert ended_s == pytest.approx(bound_s, abs=10.0)
     assert f"no progress in phase '{phase}'" in [led.journal.trouble, swap.why if swap else ""]
+
+
+def starting(led: Lead, text: str = "", load: str = "", container: str = OLD.container) -> dict[str, Report]:
+    """The release of this swap exists and waits: for memory, with a `text`, or behind the `load` of another engine."""
+    swap, at = led.journal.swap, led.journal.revision
+    key = swap.key if swap else ""
+    waits = EngineReport(container, EngineState.STOPPED, key if text else "", problem=text, refused=bool(text))
+    other = NEW.container if container == OLD.container else OLD.container
+    engines = (waits, EngineReport(other, EngineState.STOPPED))
+    return {"n1": Report("n1", "b", 1, at, at, engines, load=load), "n2": Report("n2", "b", 1, at, at)}
+
+
+@pytest.mark.parametrize("gib_per_s", [0.0, 0.1 / 480, 0.1], ids=["constant", "drifts", "jumps"])
+def test_a_figure_that_changes_is_no_progress(tmp_path: Path, clock: Clock, gib_per_s: float) -> None:
+    journal = replace(begun(Phase.START).reverted("new-r0 did not start").advanced(), peers=("n2",))
+    assert (journal.swap and journal.swap.phase, journal.leader) == (Phase.START, "n1")
+
+    def lacks(led: Lead) -> dict[str, Report]:
+        return starting(led, f"memory not freed: {40 - gib_per_s * clock.now_s:.1f} GiB available")
+
+    led = lead(journal, tmp_path, Gateway(view()), lacks, clock)
+    while clock.now_s < 1000.0 and not led.journal.trouble:
+        led.turn()
+        clock.now_s += 3.0
+
+    assert "memory not freed" in led.trouble()
+    assert clock.now_s < 700.0
+
+
+@pytest.mark.parametrize("look_s", [1.0, 35.0])
+def test_a_bound_lasts_as_long_however_slow_the_looks_are(tmp_path: Path, clock: Clock, look_s: float) -> None:
+    def reports(led: Lead) -> dict[str, Report]:
+        at = led.journal.revision
+        engines = (EngineReport(OLD.container, EngineState.HEALTHY), EngineReport(NEW.container, EngineState.STOPPED))
+        return {"n1": Report("n1", "b", 1, at, at, engines), "n2": Report("n2", "b", 1, at, at)}
+
+    class Hung(Gateway):
+        def look(self, *_: object, **__: object) -> None:  # type: ignore[override]
+            clock.now_s += look_s
+
+    led = lead(replace(begun(Phase.QUIESCE), peers=("n2",)), tmp_path, Hung(view()), reports, clock)
+    while led.journal.swap and not led.journal.swap.reverting and clock.now_s < 7200.0:
+        clock.now_s += led.turn()
+
+    assert 600.0 <= clock.now_s < 750.0
+
+
+@pytest.mark.parametrize("mode", [Mode.BESIDE, Mode.IN_PLACE])
+def test_a_start_waits_for_the_load_of_another_engine_within_the_bound_of_a_load(
+    tmp_path: Path, clock: Clock, mode: Mode
+) -> None:
+    journal = replace(begun(Phase.START, mode), peers=("n2",))
+    assert journal.swap
+    target = replace(journal.swap.target, limits=Limits(start_s=300.0, load_s=3600.0))
+    journal = replace(journal, swap=replace(journal.swap, target=target))
+
+    def behind(led: Lead) -> dict[str, Report]:
+        return starting(led, load="embed-r0", container=NEW.container)
+
+    active = OLD_SLOT if mode is Mode.BESIDE else None
+    gateway = Gateway(view(active=active, answers={OLD_SLOT: Answer.YES if active else Answer.NO}, held="1.1+"))
+    led = lead(journal, tmp_path, gateway, behind, clock)
+    while clock.now_s < 3500.0:
+        led.turn()
+        clock.now_s += 3.0
+
+    assert (led.trouble(), led.journal.swap and led.journal.swap.phase) == ("", Phase.START)
+    assert (hold(led.journal) is not None) == (mode is Mode.IN_PLACE), "requests wait all the time"
+
+    while clock.now_s < 3700.0 and led.journal.swap and not led.journal.swap.reverting:
+        led.turn()
+        clock.now_s += 3.0
+
+    why = "n1: embed-r0 loads first"
+    swap = led.journal.swap
+    assert (swap.why if swap else led.journal.outcomes[-1].why) == why
