@@ -22,12 +22,14 @@ LOOKS = ("sparkops doctor", "sparkops logs", "docker ", "df ")
 def helped(world: World) -> list[str]:
     """Return what is wrong where an operator is needed: none of the printed steps brings a release up.
 
-    A step that only helps after another one, or on a node that is lost, helps no more than none.
+    A step that only helps after another one, or on a node that is lost, helps no more than none. Beyond the loss of one
+    node nothing is promised.
     """
     journal = world.leader.journal
     why = needs_operator(journal, world.fleet(world.leader))
+    lost = sum(machine.lost for machine in world.machines) > 1  # of three nodes: what the leader may do is unconfirmed
     blind = world.gateway.stalled or world.machine(world.gateway.node).lost
-    if not why or blind or world.serves(world.gateway.active) is Answer.YES:
+    if not why or lost or blind or world.serves(world.gateway.active) is Answer.YES:
         return []
     missing = [machine.name for machine in world.machines if machine.name not in _reporting(world)]
     steps = next_step(journal, why, missing).splitlines()
