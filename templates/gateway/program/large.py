@@ -187,7 +187,7 @@ async def _service(body: Body, take: Callable[[int], Awaitable[None]]) -> str:
                 part = await body.read()
                 await take(len(part))
                 body.parts.append(part)
-                scanner.feed(body.parts[-1])
+                scanner.feed(part, last=not body.remaining)
             if service := disk.rows(disk.read(disk.NAMES)).get(scanner.model or ""):
                 return service
             body.parts.clear()
