@@ -17,7 +17,9 @@ from sparkops.gateway.capacity import (
     METRICS_PER_CLIENT,
     MIB,
     PROBES,
+    WAITING,
     buffer_bytes,
+    connections,
     frontend_connections,
 )
 from sparkops.gateway.files import Secrets
@@ -60,20 +62,20 @@ def config(
 
     `monitoring`: SHA-256 of the key with which other machines read the metrics, in HAProxy's notation; empty: none may.
     """
-    connections = frontend_connections(gateway.memory_mib)
     shared = fill(
         "gateway/haproxy.cfg.j2",
         templates,
         metrics_port=str(gateway.metrics_port),
-        frontend_connections=str(connections),
+        frontend_connections=str(frontend_connections(gateway.memory_mib)),
         metrics_connections=str(METRICS),
         metrics_per_client=str(METRICS_PER_CLIENT),
         monitoring=monitoring,
         ipv6=":" in (gateway.address or ""),
         probe_connections=str(PROBES),
-        connections=str(5 * connections + METRICS + PROBES),
+        connections=str(connections(gateway.memory_mib)),
         buffer=str(buffer_bytes(gateway.memory_mib)),
         large_mib=str(LARGE_MIB),
+        waiting=str(WAITING),
     )
     ordered = sorted(services, key=lambda service: service.name)
     own = {
@@ -99,6 +101,7 @@ def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: i
         guarded=bool(gateway.api_keys),
         encrypted=gateway.tls_certificate is not None,
         frontend_connections=str(frontend_connections(gateway.memory_mib)),
+        one_connections=str(frontend_connections(gateway.memory_mib) + WAITING),
         connections=str(gateway.client_connections),
         requests=str(gateway.client_requests),
         body=str(gateway.max_body_mib * MIB),

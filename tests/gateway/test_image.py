@@ -21,8 +21,10 @@ from sparkops.gateway.capacity import (
     MEMORY_MIB,
     METRICS,
     MIB,
+    MOST_CONNECTIONS,
     PROBES,
     RESERVE_MIB,
+    WAITING,
     buffer_bytes,
     frontend_connections,
 )
@@ -84,20 +86,21 @@ def test_a_service_on_the_port_of_the_one_address_has_no_other() -> None:
     ("memory_mib", "buffer_kib", "per_frontend"),
     [
         (1536, 128, 900),
-        (2048, 128, 1309),
-        (2685, 128, 1819),
+        (2048, 128, 1412),
+        (2685, 128, 1823),
         (2686, 256, 900),
         (4986, 512, 900),
         (9586, 1024, 900),
-        (16384, 1024, 1579),
+        (16384, 1024, 1749),
     ],
 )
 def test_buffers_and_connections_fit_into_the_memory(memory_mib: int, buffer_kib: int, per_frontend: int) -> None:
     assert OPEN.memory_mib == MEMORY_MIB
     assert buffer_bytes(memory_mib) == buffer_kib * KIB
     assert frontend_connections(memory_mib) == per_frontend
-    connections = 5 * per_frontend + METRICS + PROBES
-    assert 2 * buffer_kib * KIB * connections + RESERVE_MIB * MIB <= memory_mib * MIB
+    serving = 4 * per_frontend + METRICS + PROBES
+    assert (2 * serving + WAITING) * buffer_kib * KIB + RESERVE_MIB * MIB <= memory_mib * MIB
+    assert serving + WAITING <= MOST_CONNECTIONS
 
     gateway = OPEN.model_copy(update={"memory_mib": memory_mib, "port": 8080})
     config = render.config([Service("chat", 8000)], gateway, TEMPLATES)
@@ -105,9 +108,9 @@ def test_buffers_and_connections_fit_into_the_memory(memory_mib: int, buffer_kib
     lines = config["gateway.cfg"].splitlines()
     assert f"  tune.bufsize {buffer_kib * KIB}" in lines
     assert [line for line in lines if line.startswith("  maxconn ")] == [
-        f"  maxconn {number}" for number in (connections, METRICS, PROBES)
+        f"  maxconn {number}" for number in (serving + WAITING, METRICS, PROBES)
     ]
-    assert config["one.cfg"].count(f"\n  maxconn {per_frontend}\n") == 1
+    assert config["one.cfg"].count(f"\n  maxconn {per_frontend + WAITING}\n") == 1
     assert config["services/chat.cfg"].count(f"\n  maxconn {per_frontend}\n") == 2
     for name in ("one.cfg", "services/chat.cfg"):
         assert f" gt {(buffer_kib - 32) * KIB}" in config[name]

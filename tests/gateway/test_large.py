@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+import subprocess
 import sys
 import termios
 import threading
@@ -17,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.test_room import LARGE_MIB, REPLY, WITHIN_S, Room, wait_for, whole
+from tests.gateway.test_room import LARGE_MIB, PROGRAM, PROXY, REPLY, WITHIN_S, Room, wait_for, whole
 
 pytestmark = pytest.mark.local
 
-PROXY = b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + (12).to_bytes(2, "big") + bytes(12)
 PROXY6 = PROXY[:13] + b"\x21" + (36).to_bytes(2, "big")
 LARGEST = LARGE_MIB * 2**20 // 4
 TEXT = "x" * 300_000
+MOST = 256  # requests of one client
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -54,7 +55,12 @@ def of_client6(address: str, data: bytes) -> bytes:
 def send(room: Room, data: bytes) -> socket.socket:
     """Send a request while something else reads; the sender may be refused."""
     connection = room.connect("large.sock")
-    threading.Thread(target=connection.sendall, args=(data,), daemon=True).start()
+
+    def send_all() -> None:
+        with suppress(OSError):
+            connection.sendall(data)
+
+    threading.Thread(target=send_all, daemon=True).start()
     return connection
 
 
@@ -219,6 +225,74 @@ def test_a_network_of_ipv6_addresses_is_one_client(room: Room) -> None:
     assert reply.startswith(b"HTTP/1.1 503 ")
     assert passes(room, of_client6("fd00:0:0:1::2", request(largest())))
     filling.close()
+
+
+def test_an_ipv4_address_is_one_client_also_as_one_of_ipv6(room: Room) -> None:
+    """A port for both kinds shows all of them as ::ffff:a.b.c.d; they shared one half of the memory."""
+    filling = room.connect("large.sock")
+    body = b'{"prompt": "'.ljust(2 * LARGEST, b"x")
+    filling.sendall(of_client6("::ffff:192.0.2.5", request(body[:-1], size=len(body))))
+    wait_for(lambda: unread(filling) == 0)
+    time.sleep(0.3)
+
+    reply = whole(send(room, of_client(int.from_bytes(bytes((192, 0, 2, 5)), "big"), request(largest()))))
+    assert reply.startswith(b"HTTP/1.1 503 ")
+    assert passes(room, of_client6("::ffff:192.0.2.77", request(largest())))
+    filling.close()
+
+
+TURNS = """
+import asyncio, socket, sys
+sys.path[0] = sys.argv[1]
+from large import Body, LargeRequests
+from waiting import Waits
+
+SIZE = 3 * 65536
+
+async def take(size):
+    pass
+
+async def main():
+    large = LargeRequests(128, Waits(1, 1))
+
+    def sent(client):
+        here, there = socket.socketpair()
+        for end in (here, there):
+            end.setblocking(False)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * SIZE)
+        assert here.send(b"[" * SIZE) == SIZE
+        body = Body(there, SIZE, b"")
+        return body, asyncio.ensure_future(large._service(body, client, take)), here
+
+    others = [sent(b"other") for _ in range(100)]
+    body, serving, _ = sent(b"one")
+    await asyncio.wait([serving])
+    print(sum(len(body.parts) for body, *_ in others))
+
+asyncio.run(main())
+"""
+"""Prints how many parts of 100 bodies of one client have been read, once three of another client have been scanned."""
+
+
+def test_a_client_with_many_connections_has_one_turn_as_every_other(tmp_path: Path) -> None:
+    """Nested JSON over 100 connections of one address delayed a request of another one by 50 s."""
+    (tmp_path / "services.map").write_text("chat chat\n")
+    environment = {**os.environ, "GATEWAY_STATE": str(tmp_path), "GATEWAY_RUN": str(tmp_path)}
+    argv = [sys.executable, "-B", "-c", TURNS, str(PROGRAM)]
+    ran = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+
+    assert 100 <= int(ran.stdout) <= 110  # one of each waits for its turn
+
+
+def test_a_client_has_a_bounded_number_of_requests(room: Room) -> None:
+    """HAProxy does not count the connections whose request is with the room."""
+    idle = [room.connect("large.sock") for _ in range(MOST)]
+    for connection in idle:
+        connection.sendall(request(b"{", size=LARGEST))
+    time.sleep(0.5)
+
+    assert refusal(send(room, request(largest())))[0] == 503
+    assert passes(room, of_client(7, request(largest())))
 
 
 def test_bodies_that_grow_together_beyond_the_memory_are_completed_one_after_another(room: Room) -> None:

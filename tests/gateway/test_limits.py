@@ -13,7 +13,7 @@ import pytest
 
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
-from sparkops.gateway.capacity import MEMORY_MIB, frontend_connections
+from sparkops.gateway.capacity import MEMORY_MIB, connections, frontend_connections
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
 from sparkops.names import Slot
@@ -215,6 +215,5 @@ def test_haproxy_takes_the_connections_that_fit_into_the_memory(live: Live, memo
 
     read = f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:{METRICS}/metrics').read().decode())"
     shown = live.machine.exec("python3", "-c", read).splitlines()
-    sums = 5 * frontend_connections(memory_mib) + 100
-    assert f"haproxy_process_max_connections {sums}" in shown
+    assert f"haproxy_process_max_connections {connections(memory_mib)}" in shown
     assert f'haproxy_frontend_limit_sessions{{proxy="fe_chat"}} {frontend_connections(memory_mib)}' in shown

@@ -22,9 +22,12 @@ from sparkops.config import shipped
 pytestmark = pytest.mark.local
 
 PROGRAM = shipped.PACKAGE.parent / "templates/gateway/program"
-REQUEST = b"PROXY TCP4 10.0.0.9 10.0.0.1 5 8000\r\nPOST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"
+PROXY = b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + (12).to_bytes(2, "big") + bytes(12)
+REQUEST = PROXY + b"POST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"
 BACKLOG = 1000  # a room that has got a signal connects 600 times in 30 s to what HAProxy's socket is
 LARGE_MIB = 4
+PLACES, PLACE = 40, 128 * 1024
+ROOM = (str(LARGE_MIB), str(PLACES), str(PLACE))
 RETRY_S = 30  # of a refusal without a known end
 REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 WITHIN_S = 60.0
@@ -52,7 +55,7 @@ class Room:
         argv = [
             sys.executable,
             "-c",
-            f"import sys; sys.path[0] = {str(PROGRAM)!r}; import room; room.serve({str(LARGE_MIB)!r})",
+            f"import sys; sys.path[0] = {str(PROGRAM)!r}; import room; room.serve(*{ROOM!r})",
         ]
         self.process = stack.enter_context(subprocess.Popen(argv, env=environment))
         stack.callback(self.process.kill)
@@ -118,7 +121,9 @@ class Room:
         behind, _ = self.inside.accept()
         with behind:
             behind.settimeout(WITHIN_S)
-            sent = behind.recv(len(REQUEST), socket.MSG_WAITALL)
+            sent = b""
+            while len(sent) < len(REQUEST) and (part := behind.recv(len(REQUEST) - len(sent))):
+                sent += part
             behind.sendall(REPLY)
         return sent == REQUEST and whole(request) == REPLY
 
@@ -175,6 +180,19 @@ def test_one_request_more_than_may_wait_gets_503_with_the_time_remaining(room: R
     assert [room.answered(request) for request in held] == [True] * 2
 
 
+def test_a_client_leaves_as_many_places_free_as_it_takes(room: Room) -> None:
+    room.hold(most=1000)
+    held = [room.send() for _ in range(PLACES // 2)]
+    wait_for(lambda: room.waiting() == PLACES // 2)
+
+    room.refuses(60)
+    other = room.connect("wait.chat")
+    other.sendall(REQUEST[:16] + bytes((10, 0, 0, 7)) + REQUEST[20:])
+    wait_for(lambda: room.waiting() == PLACES // 2 + 1)
+    held[0].close()
+    wait_for(lambda: room.waiting() == PLACES // 2)
+
+
 def test_a_start_that_takes_longer_than_a_request_may_wait_gets_503_at_once(room: Room) -> None:
     room.hold(left_s=6000, longest_s=540)
 
@@ -221,18 +239,18 @@ def test_a_body_that_is_larger_than_any_buffer_passes_whole(room: Room) -> None:
     body, got = os.urandom(3_000_000), bytearray()
     room.hold()
     request = room.connect("wait.chat")
-    sending = threading.Thread(target=request.sendall, args=(body,))
+    sending = threading.Thread(target=request.sendall, args=(PROXY + body,))
     sending.start()
     wait_for(lambda: room.waiting() == 1)
     room.release()
     behind, _ = room.inside.accept()
     with behind:
         behind.settimeout(WITHIN_S)
-        while len(got) < len(body):
+        while len(got) < len(PROXY + body):
             got += behind.recv(65536)
     sending.join()
 
-    assert bytes(got) == body
+    assert bytes(got) == PROXY + body
 
 
 def test_prometheus_gets_the_waiting_requests_and_their_bounds(room: Room) -> None:
@@ -328,7 +346,7 @@ def reads():
 
 async def run(seconds):
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(room.Room(4).run(), seconds)
+        await asyncio.wait_for(room.Room(4, 40, 1).run(), seconds)
 
 sys.path[0] = sys.argv[1]
 import room

@@ -176,11 +176,11 @@ def running() -> dict[str, object]:
     }
 
 
-def serve_room(large_mib: str) -> None:
-    """Run the waiting room until the container stops. `large_mib`: memory for large bodies, in MiB."""
+def serve_room(large_mib: str, places: str, place: str) -> None:
+    """Run the waiting room until the container stops; the words are those of `serve` there."""
     import room  # it imports asyncio, which would double the start of every other verb
 
-    room.serve(large_mib)
+    room.serve(large_mib, places, place)
 
 
 def probe_each() -> None:

@@ -1,16 +1,45 @@
-"""Relay a request to HAProxy and its response back, or refuse it; detect clients that disconnect."""
+"""Requests that HAProxy sends: who sent them, the way to HAProxy's current worker and back, refusals."""
 
 from __future__ import annotations
 
 import asyncio
 import select
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 PART = 65536
 REPLY_S = 5.0
+PROXY_HEADER = 16  # bytes of a PROXY header of version 2 before its addresses; the last two are the addresses' length
+CLIENT_BYTES = {1: 4, 2: 8}  # by family: an IPv4 address, and the network of an IPv6 address
+MAPPED = bytes(10) + b"\xff\xff"  # before an IPv4 address as one of IPv6, which a port for both kinds gets
+
+
+class Refusal(Exception):
+    """The error reply to a request that is not forwarded."""
+
+
+@dataclass(eq=False)
+class Arrival:
+    """A request from HAProxy: its connection, its PROXY header, and a future with a result once its client has left."""
+
+    connection: socket.socket
+    proxy: bytes
+    left: asyncio.Future[bool]
+
+    @property
+    def client(self) -> bytes:
+        return client_of(self.proxy)
+
+
+def client_of(proxy: bytes) -> bytes:
+    """Return the source address in a PROXY header; of IPv6 the network, as one client has all addresses of it."""
+    source = proxy[PROXY_HEADER : PROXY_HEADER + 16]
+    if proxy[13] >> 4 == 2 and source.startswith(MAPPED):
+        return source[len(MAPPED) :]
+    return source[: CLIENT_BYTES.get(proxy[13] >> 4, 0)]
 
 
 class Departures:
@@ -22,20 +51,20 @@ class Departures:
         asyncio.get_running_loop().add_reader(self._epoll, self._notice)
 
     @contextmanager
-    def watched(self, connection: socket.socket, end: asyncio.Future[bool]) -> Iterator[None]:
-        """Set the result of `end` to False when the client disconnects."""
+    def watched(self, connection: socket.socket) -> Iterator[asyncio.Future[bool]]:
+        """Yield a future that gets a result when the client disconnects."""
         number = connection.fileno()
         self._epoll.register(number, select.EPOLLRDHUP | select.EPOLLONESHOT)
-        self._ends[number] = end
+        self._ends[number] = asyncio.get_running_loop().create_future()
         try:
-            yield
+            yield self._ends[number]
         finally:
             del self._ends[number]
             self._epoll.unregister(number)
 
     def _notice(self) -> None:
         for number, _ in self._epoll.poll(0):
-            settle(self._ends[number], result=False)
+            settle(self._ends[number], result=True)
 
 
 def settle(end: asyncio.Future[bool], *, result: bool) -> None:
@@ -44,56 +73,77 @@ def settle(end: asyncio.Future[bool], *, result: bool) -> None:
         end.set_result(result)
 
 
-async def relay(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    to: Path,
-    *,
-    first: Callable[[asyncio.StreamWriter], Awaitable[None]] | None = None,
-    end: asyncio.Future[bool] | None = None,
-) -> None:
-    """Copy in both directions until one side closes or `end` has a result. `first` sends what was already read."""
-    to_reader, to_writer = await asyncio.open_unix_connection(to)
-
-    async def request() -> None:
-        with suppress(OSError):
-            if first:
-                await first(to_writer)
-            await _pump(reader, to_writer)
-
-    tasks = [asyncio.ensure_future(request()), asyncio.ensure_future(_pump(to_reader, writer))]
-    try:
-        await asyncio.wait([*tasks, *([end] if end else [])], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        to_writer.close()
+async def read(connection: socket.socket, size: int = PART) -> bytes:
+    """Return the next bytes; empty at the end. Other connections have their turn in between."""
+    part = await asyncio.get_running_loop().sock_recv(connection, size)
+    await asyncio.sleep(0)
+    return part
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while part := await reader.read(PART):
-            writer.write(part)
-            await writer.drain()
+async def write(connection: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(connection, data)
 
 
-@asynccontextmanager
-async def streams(connection: socket.socket) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Yield the streams of a connection, and close it at the end."""
-    reader, writer = await asyncio.open_connection(sock=connection)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
+async def exactly(connection: socket.socket, size: int) -> bytes:
+    """Return the next `size` bytes. Raises EOFError."""
+    data = b""
+    while len(data) < size:
+        if not (part := await read(connection, size - len(data))):
+            raise EOFError
+        data += part
+    return data
 
 
-async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: str) -> None:
-    """Send a reply and close. Reads the rest of the request first: unread data would reset the connection."""
-    writer.write(reply.encode())
-    writer.write_eof()
-    with suppress(TimeoutError):
+async def proxy_header(connection: socket.socket) -> bytes:
+    """Return the PROXY header of a connection. Raises EOFError, TimeoutError."""
+    async with asyncio.timeout(REPLY_S):
+        header = await exactly(connection, PROXY_HEADER)
+        return header + await exactly(connection, int.from_bytes(header[-2:], "big"))
+
+
+async def relay(arrival: Arrival, to: Path, first: Callable[[socket.socket], Awaitable[None]]) -> None:
+    """Send a request, after what `first` sends, and copy its response back until its end or until the client leaves.
+
+    The response counts also if the request cannot be written to its end: HAProxy may reply before it has read a body.
+    """
+    with socket.socket(socket.AF_UNIX) as behind:
+        behind.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(behind, str(to))
+
+        async def request() -> None:
+            with suppress(OSError):
+                await first(behind)
+                await _pump(arrival.connection, behind)
+
+        async def response() -> None:
+            with suppress(OSError):
+                await _pump(behind, arrival.connection)
+
+        tasks = [asyncio.ensure_future(request()), asyncio.ensure_future(response())]
+        try:
+            await asyncio.wait([tasks[1], arrival.left], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+    await _linger(arrival.connection)
+
+
+async def _pump(source: socket.socket, to: socket.socket) -> None:
+    while part := await read(source):
+        await write(to, part)
+
+
+async def refuse(connection: socket.socket, reply: str) -> None:
+    """Send a reply, and read what still comes of the request."""
+    await write(connection, reply.encode())
+    await _linger(connection)
+
+
+async def _linger(connection: socket.socket) -> None:
+    """End a response, and read what still comes of its request: a close with unread data would reset the connection."""
+    with suppress(OSError, TimeoutError):
+        connection.shutdown(socket.SHUT_WR)
         async with asyncio.timeout(REPLY_S):
-            while await reader.read(PART):
+            while await read(connection):
                 pass
