@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,27 @@ def test_large_requests_to_a_service_that_is_down_get_503(
         clients.send(post("chat", MB, last=last), port=gateway.ports[port])
 
     assert clients.ended() == {UNAVAILABLE: 12}
+
+
+def test_a_kept_connection_reaches_a_release_that_was_pointed_after_a_reload(gateway: Attacked) -> None:
+    """The old worker answers it once more; it never got the servers of the slot."""
+    client = HTTPConnection("127.0.0.1", gateway.port, timeout=60)
+    assert _ask(client) == (200, "chat-1")
+    added = {"services/other.cfg": (gateway.program.state / "services/embed.cfg").read_text().replace("embed", "other")}
+    text = added["services/other.cfg"]
+    added["services/other.cfg"] = text[text.index("backend be_other_wait") :]  # without a port of its own
+    assert gateway.program.call("configure", stdin=json.dumps(added) + "\n").stdout.strip() == "configured"
+    engine = f"127.0.0.1:{gateway.engine.port}"
+
+    assert gateway.program.call("point", "chat", "green", "chat-2", engine).returncode == 0
+    assert gateway.program.call("switch", "chat", "green", "chat-2").returncode == 0
+    assert len(gateway.workers()) == 2
+    assert _ask(client) == (200, "chat-2")
+    client.close()
+
+
+def _ask(client: HTTPConnection) -> tuple[int, str | None]:
+    client.request("POST", "/v1/chat/completions", json.dumps({"model": "chat"}), {"Content-Type": "application/json"})
+    reply = client.getresponse()
+    reply.read()
+    return reply.status, reply.headers.get("x-sparkops-release")

@@ -91,10 +91,14 @@ def switch(service: str, slot: str, release: str = "") -> None:
 
 
 def give(service: str, target: str) -> str | None:
-    """Send the requests of a service to a backend, and return the previous one."""
+    """Send the requests of a service to a backend, and return the previous one.
+
+    Old workers send theirs through the waiting room to the current worker: they do not have the servers of a slot that
+    was pointed since the reload.
+    """
     before = haproxy.rows(ACTIVE)
     disk.activate({**before, **disk.active(), service: target})
-    haproxy.set_row(ACTIVE, service, target)
+    haproxy.set_row(ACTIVE, service, target, target if target == DOWN else disk.waiting(service))
     return before.get(service)
 
 

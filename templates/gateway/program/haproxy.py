@@ -91,13 +91,13 @@ def workers() -> list[str]:
     return workers
 
 
-def each_worker(command: str) -> dict[str, str]:
-    """Return each worker's reply to a command, without old workers that have ended."""
+def each_worker(command: str, in_old: str = "") -> dict[str, str]:
+    """Return each worker's reply to a command, without old workers that have ended. `in_old`: their own command."""
     current, *old = workers()
     replies = {current: query(f"@!{current} {command}", MASTER)}
     for pid in old:
         with suppress(Refused):
-            replies[pid] = query(f"@!{pid} {command}", MASTER)
+            replies[pid] = query(f"@!{pid} {in_old or command}", MASTER)
     return replies
 
 
@@ -116,9 +116,9 @@ def rows(file: Path) -> dict[str, str]:
     return parse_rows(query(f"show map {file}"))
 
 
-def set_row(file: Path, key: str, value: str) -> None:
-    """Set a row in every worker: an old one may still get a request on an open connection."""
-    each_worker(f"set map {file} {key} {value}")
+def set_row(file: Path, key: str, value: str, in_old: str = "") -> None:
+    """Set a row in every worker: an old one may still get a request on an open connection. `in_old`: its own value."""
+    each_worker(f"set map {file} {key} {value}", f"set map {file} {key} {in_old or value}")
     if (now := rows(file).get(key)) != value:
         raise Refused(f"{file.name}: HAProxy has {now} for {key}, expected {value}")
 
