@@ -104,6 +104,7 @@ def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: i
         one_connections=str(frontend_connections(gateway.memory_mib) + WAITING),
         connections=str(gateway.client_connections),
         requests=str(gateway.client_requests),
+        opened=str(2 * gateway.client_requests),
         body=str(gateway.max_body_mib * MIB),
         body_mib=str(gateway.max_body_mib),
         inspected=str(inspected),

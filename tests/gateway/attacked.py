@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import socketserver
@@ -104,7 +105,7 @@ class Attacked:
 
     def send(self, data: bytes, port: int = 0, source: str = "127.0.0.1") -> bytes:
         """Return all that comes back until the gateway closes, or until nothing has come for two seconds."""
-        with self.connect(port, source) as connection, suppress(ConnectionError, TimeoutError):
+        with suppress(ConnectionError, TimeoutError), self.connect(port, source) as connection:
             connection.sendall(data)
             return received(connection)
         return b""
@@ -151,6 +152,7 @@ def attacked(
     secrets: Secrets | None = None,
     change: Callable[[str], str] = str,
     services: tuple[str, ...] = ("chat",),
+    log: Path = Path(os.devnull),
     **settings: Any,
 ) -> Iterator[Attacked]:
     """Start a gateway with these settings. `change` edits each file of its configuration."""
@@ -161,7 +163,7 @@ def attacked(
     known = [Service(name, ports[name]) for name in services]
     texts = render.files(known, given, secrets or Secrets(), files.load_templates())
     program.give({name: change(here(text, program)) for name, text in texts.items() if text})
-    with Engine() as engine, program.started():
+    with Engine() as engine, program.started(log):
         threading.Thread(target=engine.serve_forever, daemon=True).start()
         for name in services:
             assert program.call("point", name, "blue", "chat-1", f"127.0.0.1:{engine.port}").returncode == 0

@@ -60,10 +60,12 @@ class Program:
             (self.state / name).write_text(text)
 
     @contextmanager
-    def started(self) -> Iterator[subprocess.Popen[bytes]]:
+    def started(self, log: Path = Path(os.devnull)) -> Iterator[subprocess.Popen[bytes]]:
         """Start it and wait until HAProxy answers."""
-        quiet = subprocess.DEVNULL
-        with subprocess.Popen(self.argv("start"), env=self.environment, stderr=quiet, stdout=quiet) as it:
+        with (
+            log.open("wb") as output,
+            subprocess.Popen(self.argv("start"), env=self.environment, stderr=output, stdout=output) as it,
+        ):
             try:
                 end = time.monotonic() + WITHIN_S
                 while self.shown()["haproxy"] is None:

@@ -472,3 +472,30 @@ def test_half_requests_of_one_address_and_of_four_keep_no_other_out(gateway: Att
         enough = len(statuses) + 5
         wait_for(lambda: len(statuses) >= enough)
     assert set(statuses) == {200}
+
+
+# The log, and rates
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        b"GET /" + b"a" * 8000 + b"\x01 HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost : g\r\n\r\n",
+        b"GET /v1/\x1b[2J HTTP/1.1\r\n\r\n",
+        b"no HTTP\r\n\r\n",
+    ],
+)
+def test_malformed_requests_are_not_in_the_log_and_their_number_is_limited(tmp_path: Path, malformed: bytes) -> None:
+    """One address filled the 100 MB that are kept in two minutes."""
+    log, stranger = tmp_path / "log", "127.0.0.9"
+    with attacked(tmp_path, log=log, client_requests=10) as gateway:
+        for _ in range(5):
+            assert gateway.status(malformed, source=stranger) == 400
+        assert gateway.program.call("switch", "chat", "down").returncode == 0
+        assert gateway.status(post(LENGTH, "Connection: close")) == 503
+        wait_for(lambda: b"127.0.0.1 fe_chat be_down/" in log.read_bytes())
+        assert stranger.encode() not in log.read_bytes()
+
+        wait_for(lambda: gateway.status(malformed, source=stranger) == 0)
+        assert gateway.status(post(LENGTH, "Connection: close"), source="127.0.0.10") == 503

@@ -26,7 +26,7 @@ UNAVAILABLE = "503 unavailable, with Retry-After"
 def post(model: str, size: int = 0, *, last: bool = True) -> bytes:
     fields = {"messages": "x" * size, "model": model}
     body = json.dumps(fields if last else dict(reversed(fields.items()))).encode()
-    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
