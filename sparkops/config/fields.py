@@ -256,6 +256,10 @@ RelativePath = Annotated[str, Field(min_length=1), AfterValidator(relative_path)
 LocalPath = Annotated[str, Field(min_length=1), AfterValidator(local_path)]
 AbsolutePath = Annotated[str, matching(r"/[^\x00-\x1f:,]*", "an absolute path without colon or comma")]
 Host = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:%-]*", "a host name or an IP address")]
+WebOrigin = Annotated[
+    str,
+    matching(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9_.:\[\]-]+", "the origin of a page, such as https://chat.lan:3000"),
+]
 User = Annotated[str, matching(r"[a-z_][a-z0-9_.-]*", "a user's name")]
 Url = Annotated[str, AfterValidator(url)]
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -22,6 +22,7 @@ from sparkops.config.fields import (
     PinnedImage,
     Section,
     Url,
+    WebOrigin,
     matching,
 )
 from sparkops.config.node import LOOPBACK, NodeConfig, NodeSettings
@@ -94,6 +95,9 @@ class Gateway(Section):
     """Maximum connections of one client address to one port; more are closed. Raise it for a proxy."""
     client_requests: Annotated[int, Field(ge=10, le=1000000)] = 10000
     """Maximum requests of one client address to one port in 10 s; more get 429."""
+    browser_origins: list[WebOrigin] = []
+    """Sites whose pages may call services from a browser, as the browser sends them in Origin, such as
+    https://chat.lan:3000. Requests of other pages get 403."""
 
     def url(self, port: int) -> str:
         """Return the base URL for OpenAI clients: of all services if there is one, else of the service on `port`."""

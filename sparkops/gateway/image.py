@@ -105,6 +105,7 @@ def _frontend(kind: str, gateway: Gateway, templates: Mapping[str, str], port: i
         connections=str(gateway.client_connections),
         requests=str(gateway.client_requests),
         opened=str(2 * gateway.client_requests),
+        origins=gateway.browser_origins,
         body=str(gateway.max_body_mib * MIB),
         body_mib=str(gateway.max_body_mib),
         inspected=str(inspected),

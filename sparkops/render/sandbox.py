@@ -19,6 +19,7 @@ FILTERS = {
     "word": (r"[A-Za-z0-9][A-Za-z0-9._+-]*", "a word"),
     "image": (r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "an image"),
     "model": (r"[A-Za-z0-9][A-Za-z0-9._/-]*", "the name of a model"),
+    "origin": (r"[a-z][a-z0-9+.-]*://[A-Za-z0-9_.:\[\]-]+", "an origin"),
     "requirement": (r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9.!+]+", "a requirement"),
     "repository": (r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+", "a git repository"),
     "commit": (r"[0-9a-f]{40}", "a commit"),

@@ -45,7 +45,7 @@ class Received:
 
 
 class Engine(socketserver.ThreadingTCPServer):
-    """Replies `{}` to every request and keeps it."""
+    """Replies `{}`, or `reply`, to every request and keeps it."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -54,6 +54,7 @@ class Engine(socketserver.ThreadingTCPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.received: list[Received] = []
+        self.reply = REPLY
         self.pauses_s = 0.0
         """Before a reply, and within it."""
 
@@ -79,9 +80,9 @@ class _Connection(socketserver.StreamRequestHandler):
                     self.rfile.readline()
                 self.rfile.readline()
             time.sleep(self.server.pauses_s)
-            self.wfile.write(REPLY[:-1])
+            self.wfile.write(self.server.reply[:-1])
             time.sleep(self.server.pauses_s)
-            self.wfile.write(REPLY[-1:])
+            self.wfile.write(self.server.reply[-1:])
             self.server.received.append(Received(head, body, received(self.connection, AFTER_S, AFTER_S)))
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from sparkops.gateway.capacity import KIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes
 from sparkops.gateway.files import Secrets
-from tests.gateway.attacked import KEY, Attacked, attacked, peak_mib, received, wait_for
+from tests.gateway.attacked import KEY, REPLY, Attacked, attacked, peak_mib, received, wait_for
 
 pytestmark = pytest.mark.local
 
@@ -499,3 +499,79 @@ def test_malformed_requests_are_not_in_the_log_and_their_number_is_limited(tmp_p
 
         wait_for(lambda: gateway.status(malformed, source=stranger) == 0)
         assert gateway.status(post(LENGTH, "Connection: close"), source="127.0.0.10") == 503
+
+
+# Pages in a browser
+
+ORIGIN = "https://chat.lan:3000"
+CORS = (b"access-control-allow-origin: *", b"access-control-allow-credentials: true")
+
+
+@pytest.fixture(scope="module")
+def browsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    """A gateway without keys, for pages of one site. Its engine allows all pages everything, as vLLM does."""
+    with attacked(tmp_path_factory.mktemp("g"), browser_origins=[ORIGIN]) as running:
+        running.engine.reply = REPLY.replace(b"\r\n\r\n", b"\r\n" + b"\r\n".join(CORS) + b"\r\n\r\n")
+        yield running
+
+
+@pytest.mark.parametrize("port", ["chat", "one"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Origin: https://evil.example", "Content-Type: text/plain", LENGTH),
+        ("Origin: http://gateway", LENGTH),
+        ("Origin: null", LENGTH),
+        (f"Origin: {ORIGIN}.evil.example", LENGTH),
+        ("Origin:", LENGTH),
+    ],
+    ids=["simple request", "DNS rebinding", "sandboxed frame", "longer name", "empty"],
+)
+def test_a_page_of_another_site_gets_nothing_from_an_engine(browsed: Attacked, port: str, lines: tuple[str]) -> None:
+    """It used services of a gateway without keys, by the browser of anybody in the LAN."""
+    browsed.engine.received.clear()
+    path = "/chat/v1/chat/completions" if port == "one" else "/v1/chat/completions"
+    reply = browsed.send(post("Connection: close", *lines, path=path), browsed.ports[port])
+
+    assert reply.startswith(b"HTTP/1.1 403 ")
+    assert b"access-control-" not in reply
+    assert json.loads(reply.partition(b"\r\n\r\n")[2])["error"]["code"] == "origin_not_allowed"
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    foreign = ("Connection: Upgrade", "Upgrade: websocket", key, "Origin: https://evil.example")
+    assert browsed.status(post(*foreign, path="/v1/realtime", method="GET", body=b""), browsed.port) == 403
+    asked = ("Origin: https://evil.example", "Access-Control-Request-Method: POST")
+    preflight = browsed.send(post(*asked, method="OPTIONS", body=b""), browsed.port)
+    assert preflight.startswith(b"HTTP/1.1 403 ")
+    assert b"access-control-" not in preflight
+    assert not browsed.engine.received
+
+
+@pytest.mark.parametrize("port", ["chat", "one"])
+def test_a_page_of_a_named_site_may_call_a_service(browsed: Attacked, port: str) -> None:
+    path = "/chat/v1/chat/completions" if port == "one" else "/v1/chat/completions"
+    allowed = f"\r\naccess-control-allow-origin: {ORIGIN}\r\n".encode()
+    asked = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,content-type")
+    browsed.engine.received.clear()
+    preflight = browsed.send(
+        post(f"Origin: {ORIGIN}", *asked, path=path, method="OPTIONS", body=b""), browsed.ports[port]
+    )
+    assert preflight.startswith(b"HTTP/1.1 204 ")
+    assert allowed in preflight
+    assert b"\r\naccess-control-allow-headers: authorization,content-type\r\n" in preflight
+    assert not browsed.engine.received
+
+    reply = browsed.send(post("Connection: close", f"Origin: {ORIGIN}", LENGTH, path=path), browsed.ports[port])
+    assert reply.startswith(b"HTTP/1.1 200 ")
+    assert allowed in reply
+    assert b"\r\nvary: origin\r\n" in reply
+    assert b"access-control-allow-credentials" not in reply
+    refused = browsed.send(post("Connection: close", f"Origin: {ORIGIN}", path="/sleep"), browsed.port)
+    assert refused.startswith(b"HTTP/1.1 404 ")
+    assert allowed in refused
+
+
+def test_a_client_that_is_no_browser_needs_no_origin_and_gets_no_headers_for_pages(browsed: Attacked) -> None:
+    reply = browsed.send(post("Connection: close", LENGTH))
+
+    assert reply.startswith(b"HTTP/1.1 200 ")
+    assert b"access-control-" not in reply
