@@ -151,7 +151,8 @@ def test_a_client_leaves_places_for_the_requests_of_others(gateway: Attacked, st
     wait_for(lambda: waiting(gateway) == {"agent": 1, "chat": WAITING // 2})
 
 
-def test_connections_that_do_not_wait_are_bounded_as_before(tmp_path: Path, stack: ExitStack) -> None:
+@pytest.mark.parametrize("port", ["one", "embed"])
+def test_connections_that_do_not_wait_are_bounded_as_before(tmp_path: Path, stack: ExitStack, port: str) -> None:
     with attacked(tmp_path, services=("chat", "embed"), client_connections=20) as gateway:
         hold(gateway, "chat")
         wait_in(gateway, stack, "chat", [CLIENT], 40)
@@ -160,9 +161,9 @@ def test_connections_that_do_not_wait_are_bounded_as_before(tmp_path: Path, stac
         silent = []
         for _ in range(30):
             with suppress(ConnectionError):  # closed before Python knows of its success
-                silent.append(stack.enter_context(gateway.connect(gateway.ports["one"], CLIENT)))
+                silent.append(stack.enter_context(gateway.connect(gateway.ports[port], CLIENT)))
 
-        assert gateway.status(post("embed"), gateway.ports["one"], OTHER) == 200
+        assert gateway.status(post("embed"), gateway.ports[port], OTHER) == 200
         assert sum(bool(received(connection, 1.0)) for connection in silent) <= 20  # each gets 408 after 5 s
 
 
@@ -183,6 +184,42 @@ def test_large_requests_that_wait_leave_memory_to_services_that_serve(gateway: A
     wait_for(lambda: waiting(gateway) == {"chat": fitting + 1})
     release(gateway, "chat")
     assert clients.ended() == {"200": fitting + 1, UNAVAILABLE: 40 - fitting}
+
+
+def test_large_and_small_requests_wait_through_a_reload_for_a_release_that_was_pointed_after_it(
+    gateway: Attacked, stack: ExitStack
+) -> None:
+    hold(gateway, "chat")
+    clients = Clients(gateway, stack)
+
+    def wait_on_both_ports() -> None:
+        for size in (1_000, MB):
+            for port in ("one", "chat"):
+                clients.send(post("chat", size), port=gateway.ports[port])
+        wait_for(lambda: waiting(gateway) == {"chat": len(clients.threads)})
+
+    wait_on_both_ports()
+    add_service(gateway)
+    wait_on_both_ports()
+    switch_to_green(gateway)
+
+    assert clients.ended() == {"200": 8}
+    wait_for(lambda: len(gateway.workers()) == 1)
+
+
+def add_service(gateway: Attacked) -> None:
+    """Reload HAProxy: a service without a port of its own is deployed for the first time."""
+    text = (gateway.program.state / "services/embed.cfg").read_text().replace("embed", "other")
+    added = {"services/other.cfg": text[text.index("backend be_other_wait") :]}
+    done = gateway.program.call("configure", stdin=json.dumps(added) + "\n")
+    assert done.stdout.strip() == "configured", done.stderr
+    assert len(gateway.workers()) == 2
+
+
+def switch_to_green(gateway: Attacked) -> None:
+    engine = f"127.0.0.1:{gateway.engine.port}"
+    assert gateway.program.call("point", "chat", "green", "chat-2", engine).returncode == 0
+    assert gateway.program.call("switch", "chat", "green", "chat-2").returncode == 0
 
 
 @pytest.mark.parametrize("size", [1_000, MB])
@@ -218,15 +255,9 @@ def test_a_kept_connection_reaches_a_release_that_was_pointed_after_a_reload(gat
     """The old worker answers it once more; it never got the servers of the slot."""
     client = HTTPConnection("127.0.0.1", gateway.port, timeout=60)
     assert _ask(client) == (200, "chat-1")
-    added = {"services/other.cfg": (gateway.program.state / "services/embed.cfg").read_text().replace("embed", "other")}
-    text = added["services/other.cfg"]
-    added["services/other.cfg"] = text[text.index("backend be_other_wait") :]  # without a port of its own
-    assert gateway.program.call("configure", stdin=json.dumps(added) + "\n").stdout.strip() == "configured"
-    engine = f"127.0.0.1:{gateway.engine.port}"
+    add_service(gateway)
+    switch_to_green(gateway)
 
-    assert gateway.program.call("point", "chat", "green", "chat-2", engine).returncode == 0
-    assert gateway.program.call("switch", "chat", "green", "chat-2").returncode == 0
-    assert len(gateway.workers()) == 2
     assert _ask(client) == (200, "chat-2")
     client.close()
 

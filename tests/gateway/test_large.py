@@ -295,6 +295,48 @@ def test_a_client_has_a_bounded_number_of_requests(room: Room) -> None:
     assert passes(room, of_client(7, request(largest())))
 
 
+def waits(room: Room) -> socket.socket:
+    """Send a large request that waits. Returns its connection."""
+    before = room.waiting()
+    connection = send(room, request(largest()))
+    wait_for(lambda: room.waiting() == before + 1)
+    return connection
+
+
+def test_a_large_request_that_waits_has_memory_of_its_own_and_gives_it_back(room: Room) -> None:
+    """Of 40 places of 128 KiB a client has half: two bodies of 1 MiB."""
+    room.hold(most=40)
+    leaving, staying = waits(room), waits(room)
+    reply = whole(send(room, request(largest())))
+    assert reply.startswith(b"HTTP/1.1 503 ")
+    assert b"\r\nRetry-After: " in reply
+    assert room.figures()["refused_requests_total"] == 1
+
+    leaving.close()
+    wait_for(lambda: room.waiting() == 1)
+    later = waits(room)
+    room.release()
+    for _ in (staying, later):
+        behind, got = received(room, len(request(largest())))
+        with behind:
+            behind.sendall(REPLY)
+        assert got == request(largest())
+    assert {whole(connection) for connection in (staying, later)} == {REPLY}
+
+
+def test_a_large_request_waits_no_longer_than_it_may(room: Room) -> None:
+    room.hold(left_s=-5, longest_s=2)
+    assert refusal(waits(room)) == (
+        503,
+        {
+            "message": "No release of this service answers. Retry after the seconds in the Retry-After header.",
+            "type": "server_error",
+            "param": None,
+            "code": "unavailable",
+        },
+    )
+
+
 def test_bodies_that_grow_together_beyond_the_memory_are_completed_one_after_another(room: Room) -> None:
     data = request(largest())
     sending = [room.connect("large.sock") for _ in range(8)]

@@ -112,7 +112,7 @@ def test_half_requests_from_many_addresses_fill_one_service_and_neither_another_
     """More of them than HAProxy takes in all, and from no address as many as one may have."""
     settings_that_keep_half_requests(live, Service("embed", PORT + 3))
     try:
-        with half_requests(live, 4300, 20):
+        with half_requests(live, 5700, 24):
             assert live.inside("python3", "-c", FETCH) == "200"
             assert is_documented_refusal(live.ask(port=PORT + 3, authorization=f"Bearer {KEY}"))
             assert is_full(live)
