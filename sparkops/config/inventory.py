@@ -92,7 +92,8 @@ class Gateway(Section):
     max_body_mib: Annotated[int, Field(ge=1, le=1024)] = 32
     """Maximum request body in MiB; larger ones get 413. Without a Content-Length the limit is 96 KiB."""
     client_connections: Annotated[int, Field(ge=1, le=1000)] = 256
-    """Maximum connections of one client address to one port; more are closed. Raise it for a proxy."""
+    """Maximum connections of one client address to one port; more are closed. Raise it for a proxy. Connections whose
+    request waits for a release do not count."""
     client_requests: Annotated[int, Field(ge=10, le=1000000)] = 10000
     """Maximum requests of one client address to one port in 10 s; more get 429."""
     browser_origins: list[WebOrigin] = []

@@ -53,7 +53,7 @@ class SwapSettings(Section):
     """Seconds that a request may wait in the gateway during an in-place swap. If drain, stop and start are
     predicted to take longer, or the duration of the start is unknown, requests get 503 at once."""
     hold_max: Annotated[int, Field(ge=0, le=900)] = LIMITS.hold_max
-    """Maximum number of waiting requests of the service; more get 503."""
+    """Maximum number of waiting requests of the service; more get 503. Limits of all services: docs/security.md."""
     keep_old_s: NotNegative = LIMITS.keep_old_s
     """Seconds that the old release stays warm after the swap, if both fit, so that a rollback needs no start.
 
