@@ -186,6 +186,23 @@ def test_large_requests_that_wait_leave_memory_to_services_that_serve(gateway: A
     assert clients.ended() == {"200": fitting + 1, UNAVAILABLE: 40 - fitting}
 
 
+def test_many_large_requests_that_wait_lock_their_client_out_of_nothing_else(
+    gateway: Attacked, stack: ExitStack
+) -> None:
+    """More than one client may have with the process that reads them, and more connections than it may have."""
+    hold(gateway, "chat")
+    clients = Clients(gateway, stack)
+    for number in range(300):
+        clients.send(post("chat", 100_000))
+        if number % 50 == 49:
+            wait_for(lambda: waiting(gateway) == {"chat": len(clients.threads)})
+
+    assert gateway.status(post("embed", MB), gateway.ports["one"], CLIENT) == 200
+    assert gateway.status(post("embed"), gateway.ports["one"], CLIENT) == 200
+    release(gateway, "chat")
+    assert clients.ended() == {"200": 300}
+
+
 def test_large_and_small_requests_wait_through_a_reload_for_a_release_that_was_pointed_after_it(
     gateway: Attacked, stack: ExitStack
 ) -> None:

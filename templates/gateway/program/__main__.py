@@ -180,8 +180,11 @@ def running() -> dict[str, object]:
     }
 
 
-def serve_room(large_mib: str, places: str, place: str) -> None:
-    """Run the waiting room until the container stops; the words are those of `serve` there."""
+def serve_room(large_mib: str, places: str = "1800", place: str = "131072") -> None:
+    """Run the waiting room until the container stops; the words are those of `serve` there.
+
+    A new container starts with the configuration in the volume: that of an earlier version names the first one only.
+    """
     import room  # it imports asyncio, which would double the start of every other verb
 
     room.serve(large_mib, places, place)

@@ -28,7 +28,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r\n", re.IGNORECASE)
 EXPECTS = re.compile(rb"\r\nexpect: *100-continue\r\n", re.IGNORECASE)
 BODY_S = 60.0  # 32 MiB at 5 Mbit/s
 MOST = 256
-"""Requests of one client: HAProxy does not count those that are with the waiting room (access.cfg.j2)."""
+"""Requests of one client that have not waited: HAProxy counts none that is with the waiting room (access.cfg.j2)."""
 
 
 class LargeRequests:
@@ -51,7 +51,7 @@ class LargeRequests:
             body = Body(arrival.connection, size, early)
             service = await self._service(body, arrival.client, partial(self._memory.take, share))
             self._memory.complete(share)
-            await self._waits.wait(service, arrival, place, share.held, partial(self._memory.give_back, share))
+            await self._waits.wait(service, arrival, place, share.held, partial(self._memory.end, share))
 
             async def first(to: socket.socket) -> None:
                 await write(to, arrival.proxy + head)

@@ -43,10 +43,16 @@ class Memory:
         try:
             yield share
         finally:
-            self.give_back(share)
-            self._shares[client].remove(share)
-            if not self._shares[client]:
-                del self._shares[client]
+            self.end(share)
+
+    def end(self, share: Share) -> None:
+        """Free the memory of a request that does not count any longer."""
+        self.give_back(share)
+        shares = self._shares.get(share.client, [])
+        if share in shares:
+            shares.remove(share)
+        if not shares:
+            self._shares.pop(share.client, None)
 
     def count(self, client: bytes) -> int:
         """Return the number of requests of a client that have a share."""
