@@ -193,8 +193,8 @@ def test_a_rate_limit_of_local_clients_does_not_make_a_serving_release_fail(tmp_
 
 def test_clients_that_fill_all_of_haproxy_show_nothing_about_a_release(tmp_path: Path) -> None:
     def small(text: str) -> str:
-        assert "  maxconn 4600\n" in text
-        return slow_headers(text.replace("  maxconn 4600\n", "  maxconn 20\n"))
+        assert "  maxconn 5500\n" in text
+        return slow_headers(text.replace("  maxconn 5500\n", "  maxconn 20\n"))
 
     with answering(right) as engine, gateway(tmp_path, engine.port, small) as here, connections(here.port, 30):
         probe = {"service": "chat", "slot": "blue", "path": COMPLETIONS, "body": "{}", "answer_s": 0.5, "most": 100}
