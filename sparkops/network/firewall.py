@@ -82,14 +82,16 @@ def _chain(hook: str, lines: Iterable[str]) -> str:
 
 
 def _accepting(ports: Iterable[int]) -> Iterator[str]:
-    """Yield the rule that drops the SYN-ACK of a program which is neither an engine, the gateway nor root.
+    """Yield the rules that drop what begins a connection from these ports, unless an engine, the gateway or root did.
 
-    Whoever binds the port of an engine before it does gets no connection, from loopback neither. A packet without a
-    process, such as the RST of a closed port, has no user and passes.
+    Whoever binds the port of an engine before it does gets no connection, from loopback neither: not by accepting one
+    (its SYN-ACK is dropped), nor by connecting back to a client that still waits (its SYN, RFC 9293 section 3.5). The
+    SYN-ACK of a SYN cookie has no user, so the kernel drops it, whoever listens. Without SYN, as in the RST of a closed
+    port, packets pass.
     """
-    numbers = ", ".join(map(str, sorted(ports)))
-    accepted = f"tcp sport {{ {numbers} }} tcp flags & (syn | ack) == (syn | ack)"
-    yield f"{accepted} meta skuid != {{ {', '.join(map(str, ACCEPTING))} }} drop"
+    begins = f"tcp sport {{ {', '.join(map(str, sorted(ports)))} }} tcp flags & syn == syn"
+    yield f"{begins} meta skuid {{ {', '.join(map(str, ACCEPTING))} }} accept"
+    yield f"{begins} drop"
 
 
 def _port(port: int, callers: Iterable[str]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -65,7 +65,33 @@ def test_a_listener_of_this_machine_belongs_to_its_user(address: str) -> None:
 
         assert (own.owned(), own.taken) == (Answer.YES, "")
         assert other.owned() is Answer.NO
-        assert f"a program of user ID {ME} listens, expected the engine, user {ME + 1}" in other.taken
+        assert f"a program of user ID {ME} has it, expected the engine, user {ME + 1}" in other.taken
+
+
+@dataclass(frozen=True)
+class Shown(LocalNode):
+    """A node whose kernel shows these sockets."""
+
+    table: str = ""
+
+    def sockets(self) -> str:
+        return self.table
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ((row("00000000", 8001, 10841), row("0100007F", 8001, 10841, "01")), Answer.YES),
+        ((row("00000000", 8001, 10841), row("0100007F", 8001, 0, "01")), Answer.YES),
+        ((row("00000000", 8001, 10841), row("0100007F", 8001, 1000, "01")), Answer.NO),
+        ((row(V6, 8001, 10841), row(MAPPED, 8001, 1000, "01")), Answer.NO),
+        ((row("0100007F", 8001, 10841, "01"),), Answer.UNKNOWN),
+    ],
+    ids=["its own", "not accepted yet", "another user's", "mapped", "without a listener"],
+)
+def test_a_connection_that_another_user_answers_is_not_the_engine_s(rows: tuple[str, ...], expected: Answer) -> None:
+    """Where the firewall has no rules, the connection may have been opened before the engine listened."""
+    assert EnginePort(Shown("n1", table="\n".join((HEAD, *rows))), 8001).owned() is expected
 
 
 def test_a_port_without_a_listener_is_unknown() -> None:
@@ -113,4 +139,4 @@ def test_an_engine_that_has_lost_its_port_is_not_healthy_any_more(tmp_path: Path
         follower.close()
 
     assert known.state is EngineState.LOADING
-    assert f"port {port} is taken: a program of user ID {ME} listens" in known.problem
+    assert f"port {port} is taken: a program of user ID {ME} has it" in known.problem

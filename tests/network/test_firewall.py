@@ -17,6 +17,7 @@ from sparkops.network import firewall
 from sparkops.network.finding import Severity
 from sparkops.network.firewall import Firewall
 from tests.examples import container, rank
+from tests.fleet import engine as docker
 
 RANGE = "32768\t60999\n"
 
@@ -228,8 +229,8 @@ def test_only_engines_accept_connections_on_their_ports() -> None:
         "table inet sparkops {\n"
         "  chain output {\n"
         "    type filter hook output priority filter - 10; policy accept;\n"
-        "    tcp sport { 8001, 8003, 9001 } tcp flags & (syn | ack) == (syn | ack) "
-        "meta skuid != { 0, 10841, 10842 } drop\n"
+        "    tcp sport { 8001, 8003, 9001 } tcp flags & syn == syn meta skuid { 0, 10841, 10842 } accept\n"
+        "    tcp sport { 8001, 8003, 9001 } tcp flags & syn == syn drop\n"
         "  }\n"
         "}\n"
     )
@@ -245,6 +246,8 @@ with socket.create_server(("0.0.0.0", 8001)) as server:
 ALONE = f"""import socket, subprocess, sys
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 subprocess.run(["nft", "-f", "-"], input=sys.argv[2], text=True, check=True)
+with open("/proc/sys/net/ipv4/tcp_syncookies", "w") as setting:
+    setting.write(sys.argv[3])
 def get():
     with socket.create_connection(("127.0.0.1", 8001), timeout=3) as connection:
         return connection.recv(6).decode()
@@ -271,9 +274,52 @@ except ConnectionRefusedError:
     [(1000, "no connection"), (65534, "no connection"), (10841, "answer"), (10842, "answer"), (0, "answer")],
 )
 def test_the_kernel_gives_no_connection_to_a_user_who_binds_the_port_of_an_engine(user: int, gets: str) -> None:
+    assert listens_as(user) == [gets, "refused"]
+
+
+def listens_as(user: int, cookies: int = 1) -> list[str]:
+    """Return what a client gets of a program of this user on the port of an engine, and once it has ended."""
     wall = firewall.rules(firewall.of_containers([engine(state="created")]), RANGE)
-    argv = ("unshare", "--net", sys.executable, "-c", ALONE, str(user), wall)
+    argv = ("unshare", "--net", sys.executable, "-c", ALONE, str(user), wall, str(cookies))
 
-    ran = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60)
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
 
-    assert ran.stdout.splitlines() == [gets, "refused"]
+
+@pytest.mark.local
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
+def test_an_answer_with_a_syn_cookie_names_no_user_and_gives_no_connection() -> None:
+    """The kernel sends one where the queue of a listener is full: each user can fill that of their own listener."""
+    assert listens_as(1000, cookies=2) == ["no connection", "refused"]
+
+
+SYN_ACK_ONLY = """table inet sparkops {
+  chain output {
+    type filter hook output priority filter - 10; policy accept;
+    tcp sport 8001 tcp flags & (syn | ack) == (syn | ack) meta skuid != { 0, 10841, 10842 } drop
+  }
+}
+"""
+"""Rules that pass the SYN of the attack: it must succeed with them here, or the other case shows nothing."""
+
+
+@pytest.mark.local
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
+@pytest.mark.parametrize("guarded", [False, True], ids=["rules for SYN-ACK only", "the rules of sparkops"])
+@pytest.mark.parametrize(
+    ("program", "taken", "refused"),
+    [
+        (("tests.network.simultaneous", "case"), "tried taken", "tried TimeoutError"),
+        (("tests.gateway.taken_port",), "tried 200 taken", "tried 503 refused"),
+    ],
+    ids=["a client", "the gateway"],
+)
+def test_the_kernel_gives_no_connection_to_a_user_who_connects_from_the_port_of_an_engine(
+    program: tuple[str, ...], taken: str, refused: str, guarded: bool
+) -> None:
+    docker.require({"haproxy": "haproxy"})
+    wall = firewall.rules(firewall.of_containers([engine(state="created")]), RANGE) if guarded else SYN_ACK_ONLY
+    argv = ("unshare", "--net", sys.executable, "-m", *program)
+
+    ran = subprocess.run(argv, input=wall, check=True, capture_output=True, text=True, timeout=120)
+
+    assert ran.stdout.splitlines() == [refused if guarded else taken]
