@@ -10,6 +10,7 @@ from typing import Any
 # Up to the last @ before the path, as URL parsers read it; or, for a password that should have been percent-encoded,
 # from the user to the next @, unless a port stands where the password would.
 CREDENTIALS = re.compile(r"(?<=://)(?:[^\s/?#]+@|[^\s/?#@:\[]+:(?!\d+[/?#])[^\s@]*@)")
+WORD = re.compile(r"\S+")
 MASK = "***@"
 NAMED = frozenset(
     {
@@ -70,27 +71,30 @@ KINDS = {
     "an npm token": r"npm_[A-Za-z0-9]{36}",
     "a PyPI token": r"pypi-[A-Za-z0-9_-]{50,}",
     "a Docker Hub token": r"dckr_pat_[A-Za-z0-9_-]{20,}",
-    "a JSON web token": r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    "a JSON web token": r"eyJ[A-Za-z0-9_-]{10,512}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
     "a Vault token": r"hvs\.[A-Za-z0-9_-]{20,}",
     "a Stripe key": r"[rs]k_live_[A-Za-z0-9]{16,}",
-    "a private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
-    "a password in a URL": r"[a-z][a-z0-9+.-]*://[^\s/:@$]*:[^\s/:@$]+@",
+    "a private key": r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----",
+    "a password in a URL": r"[a-z][a-z0-9+.-]{0,40}://[^\s/:@$]*:[^\s/:@$]+@",
 }
 KEY = re.compile("|".join(f"(?<![A-Za-z0-9])({pattern})" for pattern in KINDS.values()))
-# NAME=VALUE, NAME: VALUE and --NAME VALUE. Behind an Authorization header stands a scheme first.
+# NAME=VALUE, NAME: VALUE and --NAME VALUE. Behind an Authorization header stands a scheme first. A name is a whole run
+# of its characters: another start within it would read the run again.
 VALUES = re.compile(
-    r"""(?P<name>(?P<dashes>(?<![\w-])--?)?[A-Za-z_][\w.-]*)(?P<mark>\s*[=:]\s*|(?(dashes)\s+|(?!)))"""
-    r"""(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
+    r"""(?<![\w.-])(?P<name>\.*+(?P<dashes>--?(?=[A-Za-z_]))?(?:[^\WA-Za-z_]|[.-])*(?P<word>[A-Za-z_][\w.-]*))"""
+    r"""(?P<mark>\s*[=:]\s*|(?(dashes)\s+|(?!)))(?P<value>"[^"]*"|'[^']*'|[^\s"']+)"""
 )
 NAME = re.compile(r"-{0,2}[A-Za-z_][\w.-]*")
 AUTHORIZATION = re.compile(
     r"(?i)(\b(?:proxy-)?authorization\s*[=:]\s*|\b(?:set-)?cookie2?\s*:\s+)[^\"']+|(\bbearer\s+)[^\s\"']+"
 )
-PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
-# "name": VALUE and 'name': VALUE, where VALUE is a text or a list.
-QUOTED = re.compile(
-    r"""(?P<head>(?P<quote>["'])(?P<name>[A-Za-z_][\w.-]*)(?P=quote)\s*:\s*)(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\[[^\]]*\])"""
+PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|(?!-----END [A-Z ]{0,40}PRIVATE KEY-----)-)*+"
+    r"(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
 )
+# "name": and 'name':, and what may follow: a text or a list, also one that is cut off.
+QUOTED = re.compile(r"""(?:"(?P<name>[A-Za-z_][\w.-]*)"|'(?P<other>[A-Za-z_][\w.-]*)')\s*:\s*""")
+LITERAL = re.compile(r"""(?:"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|\[[^\]]*\]?)""")
 HIDDEN = "***"
 LOGIN = frozenset({"-u", "--user"})
 """Flags of curl and wget whose value is USER:PASSWORD."""
@@ -98,7 +102,13 @@ LOGIN = frozenset({"-u", "--user"})
 
 def redacted(text: str) -> str:
     """Return the text with *** in place of the user and password of each URL in it."""
-    return CREDENTIALS.sub(MASK, text)
+    return WORD.sub(_url, text) if "://" in text else text
+
+
+def _url(word: re.Match[str]) -> str:
+    """Hide credentials up to the last @ of a word: behind it, each :// would read the rest of the word in vain."""
+    end = word[0].rfind("@") + 1
+    return CREDENTIALS.sub(MASK, word[0][:end]) + word[0][end:]
 
 
 def shell(words: Iterable[str]) -> str:
@@ -127,12 +137,18 @@ def document(text: str) -> str:
 
     Besides what `shell` hides these are private keys to their end, and values of JSON and Python literals.
     """
-    lines = QUOTED.sub(_quoted, PRIVATE_KEY.sub(HIDDEN, text)).split("\n")
-    return "\n".join(map(_script, lines))
+    return "\n".join(map(_script, "".join(_pairs(PRIVATE_KEY.sub(HIDDEN, text))).split("\n")))
 
 
-def _quoted(pair: re.Match[str]) -> str:
-    return f'{pair["head"]}"{HIDDEN}"' if names_secret(pair["name"]) else pair[0]
+def _pairs(text: str) -> Iterator[str]:
+    """Yield the text with *** in place of the values of JSON and Python literals whose names are those of secrets."""
+    at = 0
+    for head in QUOTED.finditer(text):
+        secret = head.start() >= at and names_secret(head["name"] or head["other"])
+        if secret and (value := LITERAL.match(text, head.end())):
+            yield f'{text[at : head.end()]}"{HIDDEN}"'
+            at = value.end()
+    yield text[at:]
 
 
 def hidden(value: Any) -> Any:
@@ -164,7 +180,7 @@ def _value(match: re.Match[str]) -> str:
     before = match.string[max(match.start() - 4, 0) : match.start()]
     of_text = TOKENIZER.fullmatch(f"{before}{match['name']} {match['value']}")
     counted = before.endswith("#") and COUNT.fullmatch(match["value"])
-    secret = names_secret(match["name"].lstrip("-")) and not (of_text or counted or UNSET.fullmatch(match["value"]))
+    secret = names_secret(match["word"]) and not (of_text or counted or UNSET.fullmatch(match["value"]))
     return f"{match['name']}{match['mark']}{HIDDEN}" if secret else match[0]
 
 

@@ -131,7 +131,14 @@ KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn\n-----END OPENSSH PRIVATE KEY
             "non-default args: {'api_key': ['k1', 'k2'], 'port': 80}",
             "non-default args: {'api_key': \"***\", 'port': 80}",
         ),
+        ('{"hosts": [{"password": "k1"}]}', '{"hosts": [{"password": "***"}]}'),
+        ('{"port": "80", "password": "k1', '{"port": "80", "password": "***"'),
         (f"HF_TOKEN={HF} started", "HF_TOKEN=*** started"),
+        (
+            f"\x1b[31mHF_TOKEN=k1 1HF_TOKEN=k1 \u00e9TOKEN=k1 {'a' * 600}_TOKEN=k1",
+            "\x1b[31mHF_TOKEN=*** 1HF_TOKEN=*** \u00e9TOKEN=*** " + "a" * 600 + "_TOKEN=***",
+        ),
+        ("12:30:59,TOKEN=k1 ...--token k1 ---token=k1", "12:30:59,TOKEN=*** ...--token *** ---token=***"),
         ("{'eos_token': '<|end|>', 'token_id': '5'}", "{'eos_token': '<|end|>', 'token_id': '5'}"),
     ],
 )
