@@ -131,15 +131,20 @@ def parse_usage(stats: Mapping[str, Any]) -> Usage:
     return Usage(nanoseconds / 1e9, read, max(0, memory.get("usage", 0) - cache))
 
 
-STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z")
+LINE_CHARACTERS = 4096
+"""Most characters of a line of a log that are read. An engine may print a line of any length, and Docker returns it."""
 
 
 def log_lines(text: str) -> Iterator[tuple[str, str]]:
-    """Yield timestamp and text of each line of a log. A progress bar redraws its line after carriage returns."""
+    """Yield timestamp and text of each line of a log, cut to LINE_CHARACTERS.
+
+    A progress bar redraws its line after carriage returns.
+    """
     for record in text.split("\n"):
         stamp, _, line = record.partition(" ")
         if STAMP.fullmatch(stamp):
-            yield from ((stamp, part) for part in line.split("\r") if part)
+            yield from ((stamp, part[:LINE_CHARACTERS]) for part in line.split("\r") if part)
 
 
 IMAGE_SETTINGS = ("Env", "Entrypoint", "Cmd", "User", "WorkingDir", "Healthcheck")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 NEVER = re.compile(r"(?!)")
 """The pattern of what an engine does not log."""
-EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)(?:\(\w+\))?: \S")
+EXCEPTION = re.compile(r"[\w.]{0,256}(?:Error|Exception)(?:\(\w{1,64}\))?: \S")
 """An exception of Python at the start of a line."""
 
 
@@ -83,12 +83,16 @@ def known_cause(pattern: str, cause: str, step: str) -> Cause:
     return pattern, lambda match: Advice(cause.format(*match.groups()), step.format(*match.groups()))
 
 
+SIZE = r"[\d.]{1,20} \w{1,20}"
+"""A size as torch prints it, such as 2.00 GiB."""
+
+
 def out_of_gpu_memory(step: str) -> tuple[Cause, Cause]:
     """Return the causes where torch finds too little memory of the GPU, with figures and without."""
     return (
         known_cause(
-            r"CUDA out of memory\. Tried to allocate ([\d.]+ \w+)\. GPU \d+ has a total capacity of ([\d.]+ \w+) "
-            r"of which ([\d.]+ \w+) is free",
+            rf"CUDA out of memory\. Tried to allocate ({SIZE})\. GPU \d{{1,9}} has a total capacity of ({SIZE}) "
+            rf"of which ({SIZE}) is free",
             "an allocation of {0} failed: {2} of the GPU's {1} were free",
             step,
         ),
@@ -100,19 +104,19 @@ def refused_arguments(engine: str, other: str) -> tuple[Cause, Cause]:
     """Return the causes where argparse refuses an argument or its value. `other`: what to do but remove it."""
     return (
         known_cause(
-            r"unrecognized arguments: (.+)",
+            r"unrecognized arguments: (.{1,256})",
             f"this {engine} does not accept an argument of serve.args",
             f"Remove {{}} from serve.args, or {other}.",
         ),
         known_cause(
-            r": error: argument (-[^\s/:]+)",
+            r": error: argument (-[^\s/:]{1,256})",
             f"this {engine} does not accept the value of {{}}",
             "Correct it in serve.args.",
         ),
     )
 
 
-ARGUMENTS_REFUSED = r"^\w[\w. ]*: error: (?:argument |unrecognized arguments: |the following arguments )"
+ARGUMENTS_REFUSED = r"^\w[\w. ]{0,256}: error: (?:argument |unrecognized arguments: |the following arguments )"
 """The last line of argparse."""
 
 
@@ -134,8 +138,8 @@ def first_cause(table: Iterable[Cause], text: str) -> Advice | None:
 
 
 def fingerprint(line: str) -> str:
-    """Return a line without its numbers, so that a repeated heartbeat is not progress."""
-    return re.sub(r"\d+", "#", line)[:200]
+    """Return the start of a line without its numbers, so that a repeated heartbeat is not progress."""
+    return re.sub(r"\d+", "#", line[:1000])[:200]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +48,10 @@ def reason(error: Exception) -> str:
     text = error.problem if isinstance(error, NodeError) else str(error)
     step = error.next_step if isinstance(error, SparkopsError) else ""
     return f"{text}\nnext: {step}" if step else text
+
+
+def _lines(log: str) -> Iterator[str]:
+    return (line for _, line in facts.log_lines(log))
 
 
 def secrets(journal: Journal) -> frozenset[str]:
@@ -195,7 +199,7 @@ class Engines:
             if inspect is None or not nccl_log.promised(inspect["Config"]["Env"] or ()):
                 return ""
             printed = nccl_log.printed(container.rank, container.ranks, ray=ray)
-            problem = nccl_log.problem(engine.log(container.name, since=container.started_at), printed)
+            problem = nccl_log.problem(_lines(engine.log(container.name, since=container.started_at)), printed)
         step = "next: compare what `sparkops plan` derives for this node with `ibv_devinfo` and `show_gids` there"
         return f"{container.name}: {problem}\n{step}" if problem else ""
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 
 PROMISE = "NCCL_NET=IB"
-RDMA = re.compile(r"(\S+:\d+):\d+ \[\d+\] NCCL INFO NET/IB : Using")
+RDMA = re.compile(r"(\S{1,256}:\d{1,9}):\d{1,9} \[\d{1,9}\] NCCL INFO NET/IB : Using")
 """Names the process of the rank: host and process ID."""
-SOCKETS = re.compile(r"NET/Socket : Using.*")
+SOCKETS = re.compile(r"NET/Socket : Using.{0,256}")
 
 
 def promised(env: Iterable[str]) -> bool:
@@ -27,11 +27,15 @@ def printed(index: int, ranks: int, *, ray: bool) -> int:
     return 0 if index else ranks
 
 
-def problem(log: str, ranks: int) -> str:
+def problem(lines: Iterable[str], ranks: int) -> str:
     """Return why not all `ranks` that print their network to this log use RoCE as promised; empty if they do."""
-    if sockets := SOCKETS.search(log):
-        return f"it fell back to sockets: {sockets[0]}"
-    shown = len(set(RDMA.findall(log)))
+    processes = set[str]()
+    for line in lines:
+        if sockets := SOCKETS.search(line):
+            return f"it fell back to sockets: {sockets[0]}"
+        if "NCCL INFO NET/IB : Using" in line:
+            processes.update(RDMA.findall(line))
+    shown = len(processes)
     if shown >= ranks:
         return ""
     count = "1 rank" if shown == 1 else f"{shown} ranks"

@@ -18,7 +18,7 @@ DOCKER: tuple[Cause, ...] = (
         "--runtime=docker; sudo systemctl restart docker\nWithout the toolkit: set `gpu: devices` in the inventory.",
     ),
     known_cause(
-        r"unresolvable CDI devices (\S+)",
+        r"unresolvable CDI devices (\S{1,256})",
         "the node has no CDI specification of the devices",
         "On the node: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; nvidia-ctk cdi list must then "
         "show {}\nOr set `gpu: runtime` or `gpu: devices` in the inventory.",

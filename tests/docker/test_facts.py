@@ -154,3 +154,16 @@ def test_an_image_is_the_same_under_another_name(change: dict[str, object]) -> N
 )
 def test_an_image_of_other_layers_or_settings_is_another(change: dict[str, object]) -> None:
     assert image_content({**IMAGE, **change}) != image_content(IMAGE)
+
+
+def test_a_line_of_a_log_is_cut_and_each_state_of_a_progress_bar_is_a_line() -> None:
+    """Docker returns a line of any length, with the time of each 16 KiB of it within the line."""
+    stamp = "2026-11-28T09:00:00.123456789Z"
+    states = "\r".join(f"Loading {percent} %" for percent in range(1000))
+    log = f"{stamp} {'a' * 5000}\n{stamp} {states}\nno time {'b' * 10}\n{stamp} last\n"
+
+    lines = [*facts.log_lines(log)]
+
+    assert [len(text) for _, text in lines[:2]] == [4096, 11]
+    assert [text for _, text in lines[-2:]] == ["Loading 999 %", "last"]
+    assert {time for time, _ in lines} == {stamp}

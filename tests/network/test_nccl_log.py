@@ -21,6 +21,10 @@ def sockets(name: str) -> str:
     return (CAPTURED / f"vllm-0.23.0-cuda-tp2-{name}.log").read_text(encoding="utf-8")
 
 
+def problem(log: str, ranks: int) -> str:
+    return nccl_log.problem(log.splitlines(), ranks)
+
+
 def roce(name: str) -> str:
     return USING.sub(ROCE, sockets(name))
 
@@ -42,9 +46,9 @@ def test_every_rank_shows_its_network_in_the_log_that_prints_it(
     ranks = nccl_log.printed(index, 2, ray=ray)
 
     assert ranks == expected
-    assert nccl_log.problem(sockets(name), ranks).startswith(FELL_BACK if expected else "")
-    assert bool(nccl_log.problem(sockets(name), ranks)) is bool(expected)
-    assert nccl_log.problem(roce(name), ranks) == ""
+    assert problem(sockets(name), ranks).startswith(FELL_BACK if expected else "")
+    assert bool(problem(sockets(name), ranks)) is bool(expected)
+    assert problem(roce(name), ranks) == ""
 
 
 def test_with_ray_one_rank_over_roce_is_not_enough() -> None:
@@ -53,17 +57,17 @@ def test_with_ray_one_rank_over_roce_is_not_enough() -> None:
     mixed = log[: first.start()] + ROCE + log[first.end() :]
     silent = mixed.replace(second[0], "another line")
 
-    assert nccl_log.problem(mixed, 2) == f"it fell back to sockets: {second[0]}"
-    assert nccl_log.problem(silent, 2) == "its log shows NET/IB, which NCCL_NET=IB promises, for 1 rank, expected 2"
+    assert problem(mixed, 2) == f"it fell back to sockets: {second[0]}"
+    assert problem(silent, 2) == "its log shows NET/IB, which NCCL_NET=IB promises, for 1 rank, expected 2"
 
 
 def test_a_rank_that_prints_no_network_is_found() -> None:
-    assert nccl_log.problem("loading", 1) == "its log shows NET/IB, which NCCL_NET=IB promises, for 0 ranks, expected 1"
-    assert nccl_log.problem("loading", 0) == ""
+    assert problem("loading", 1) == "its log shows NET/IB, which NCCL_NET=IB promises, for 0 ranks, expected 1"
+    assert problem("loading", 0) == ""
 
 
 def test_a_line_that_is_printed_twice_is_one_rank() -> None:
     line = f"node-1:151:151 [0] NCCL INFO {ROCE}"
 
-    assert nccl_log.problem(f"{line}\n{line}", 1) == ""
-    assert "for 1 rank, expected 2" in nccl_log.problem(f"{line}\n{line}", 2)
+    assert problem(f"{line}\n{line}", 1) == ""
+    assert "for 1 rank, expected 2" in problem(f"{line}\n{line}", 2)

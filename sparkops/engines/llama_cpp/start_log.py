@@ -12,41 +12,46 @@ MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     (Stage.SERVING, re.compile(r"llama_server: (model loaded|listening on )")),
     (Stage.OPENING, re.compile(r"load_model: initializing, n_slots")),
     (Stage.WARMING, re.compile(r"warming up the model with an empty run")),
-    (Stage.KV_CACHE, re.compile(r"llama_context: (constructing llama_context|n_ctx_seq \()|llama_kv_cache: +size =")),
+    (
+        Stage.KV_CACHE,
+        re.compile(r"llama_context: (constructing llama_context|n_ctx_seq \()|llama_kv_cache: {1,16}size ="),
+    ),
     (Stage.WEIGHTS, re.compile(r"load_model: loading model '|load_tensors: loading model tensors")),
 )
 FATAL = re.compile(
     r"exiting due to (model loading|HTTP server) error|couldn't bind HTTP server socket|error loading model: "
     r"|failed to open GGUF file|invalid magic characters|failed to initialize the context|failed to load model, '"
-    r"|error while handling argument|^error: invalid argument|GGML_ASSERT\(.*\) failed|CUDA error: "
+    r"|error while handling argument|^error: invalid argument|GGML_ASSERT\(.{0,256}\) failed|CUDA error: "
 )
-PREFIX = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} [A-Z] (?:(?:srv|slot|cmn|spec) +)?")
+PREFIX = re.compile(r"\d{1,9}\.\d\d\.\d{3}\.\d{3} [A-Z] (?:(?:srv|slot|cmn|spec) {1,16})?")
 # Reports of a failure whose cause is in an earlier line.
 ANNOUNCED = re.compile(r"exiting due to|failed to load model, '|llama_model_loader: failed to load model from")
 SMALLER = "Lower ctx-size or parallel, take a smaller quantization, or stop another engine on the node."
 ARGUMENTS = "Correct serve.args of the recipe; `llama-server --help` in its image lists the arguments."
 CAUSES = (
     known_cause(
-        r"couldn't bind HTTP server socket, hostname: \S+, port: (\d+)",
+        r"couldn't bind HTTP server socket, hostname: \S{1,256}, port: (\d{1,9})",
         "another program uses port {}",
         "Find it with `ss -ltnp` on the node and stop it, or change serve.port.",
     ),
-    known_cause(r"error: invalid argument: (\S+)", "llama-server has no argument {}", ARGUMENTS),
+    known_cause(r"error: invalid argument: (\S{1,256})", "llama-server has no argument {}", ARGUMENTS),
     known_cause(
-        r'error while handling argument "(\S+)": (.+)', "llama-server refuses the value of {0}: {1}", ARGUMENTS
+        r'error while handling argument "(\S{1,256})": (.{1,256})',
+        "llama-server refuses the value of {0}: {1}",
+        ARGUMENTS,
     ),
     known_cause(
-        r"failed to open GGUF file '([^']+)' \(No such file or directory\)",
+        r"failed to open GGUF file '([^']{1,512})' \(No such file or directory\)",
         "the file {} is missing",
         "Correct model.path and model.file of the recipe; `sparkops models verify` shows what a node has.",
     ),
     known_cause(
-        r"failed to open GGUF file '([^']+)' \((.+)\)",
+        r"failed to open GGUF file '([^']{1,512})' \((.{1,256})\)",
         "the file {0} cannot be read: {1}",
         "Let every user read it: `sudo chmod a+rX` on the node.",
     ),
     known_cause(
-        r"failed to load GGUF split from (\S+)",
+        r"failed to load GGUF split from (\S{1,512})",
         "a part of the model is missing or damaged: {}",
         "Download the model again, or copy it from a node that has all parts: sparkops models copy",
     ),
@@ -61,12 +66,12 @@ CAUSES = (
         "Correct model.file of the recipe, or download the model again.",
     ),
     known_cause(
-        r"unknown model architecture: '([^']+)'",
+        r"unknown model architecture: '([^']{1,256})'",
         "this build of llama.cpp has no models of the architecture {}",
         "Use a model that it has, or a newer llama.cpp: templates/llama-cpp.Dockerfile.j2 pins it.",
     ),
     known_cause(
-        r"allocating ([\d.]+) MiB on device \d+: cudaMalloc failed: out of memory",
+        r"allocating ([\d.]{1,20}) MiB on device \d{1,9}: cudaMalloc failed: out of memory",
         "an allocation of {} MiB on the GPU failed: its memory is full",
         SMALLER,
     ),

@@ -43,14 +43,20 @@ def _window_too_large(match: re.Match[str]) -> Advice:
     return Advice(cause, f"{lower} in serve.args, or raise gpu-memory-utilization so that it reserves {more}.")
 
 
+LACKING = re.compile(r"Available KV cache memory: -([\d.]{1,20}) GiB")
+
+
 def _no_cache(match: re.Match[str]) -> Advice:
-    lacks = f" {match[1]} GiB" if match[1] else ""
+    # The log may lack the line, or end long after it: one expression over both would read what lies between again.
+    missing = LACKING.search(match.string, 0, match.start())
+    lacks = f" {missing[1]} GiB" if missing else ""
     cause = f"gpu-memory-utilization reserves{lacks} less than the model needs without a KV cache"
     more = f" so that it reserves{lacks} more, plus the KV cache" if lacks else ""
     step = f"Raise gpu-memory-utilization in serve.args{more}; or lower max-num-batched-tokens or max-num-seqs."
     return Advice(cause, step)
 
 
+GIB = r"(\d{1,9}(?:\.\d{1,9})?)"
 CAUSES: tuple[Cause, ...] = (
     known_cause(
         r"Insufficient space in /dev/shm",
@@ -64,25 +70,26 @@ CAUSES: tuple[Cause, ...] = (
     ),
     (
         (
-            r"Free memory on device (\S+) \(([\d.]+)/([\d.]+) GiB\) on startup is less than "
-            r"(?:desired GPU memory utilization|the engine's budget[^(]*) \(([\d.]+), ([\d.]+) GiB\)"
+            rf"Free memory on device (\S{{1,64}}) \({GIB}/{GIB} GiB\) on startup is less than "
+            rf"(?:desired GPU memory utilization|the engine's budget[^(]{{0,64}}) \({GIB}, {GIB} GiB\)"
         ),
         _too_little_free,
     ),
     known_cause(
-        r"max_model_len \((\d+)\) is greater than the derived max_model_len \(\w+=([\d.]+)",
+        r"max_model_len \((\d{1,20})\) is greater than the derived max_model_len \(\w{1,64}=([\d.]{1,20})",
         "max-model-len {0} is more than the model's {1}",
         "Lower max-model-len in serve.args, or set VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 in serve.env to extend the context.",
     ),
     (
         (
-            r"max seq len \((\d+)\), \(([\d.]+) GiB KV cache is needed, which is larger than the available KV cache "
-            r"memory \(([\d.]+) GiB\)\.(?: Based on the available memory, the estimated maximum model length is (\d+))?"
+            rf"max seq len \((\d{{1,20}})\), \({GIB} GiB KV cache is needed, which is larger than the available "
+            rf"KV cache memory \({GIB} GiB\)\."
+            r"(?: Based on the available memory, the estimated maximum model length is (\d{1,20}))?"
         ),
         _window_too_large,
     ),
     (
-        r"(?s)(?:Available KV cache memory: -([\d.]+) GiB.*?)?No available memory for the cache blocks",
+        r"No available memory for the cache blocks",
         _no_cache,
     ),
     *out_of_gpu_memory(TAKE_LESS),
@@ -96,7 +103,7 @@ CAUSES: tuple[Cause, ...] = (
     DISK_FULL,
     # cuda-python up to 12.6 has its own cuda/bindings, which overwrite those of cuda-bindings.
     known_cause(
-        r"module '(cuda\.bindings\.\w+)' has no attribute",
+        r"module '(cuda\.bindings\.\w{1,64})' has no attribute",
         "cuda-python overwrote {} of cuda-bindings with an older one in the image",
         "Add cuda-python to image.remove of the recipe, or pin both to one version in image.override; lock the recipe "
         "again if it has a lock; then build and deploy again.",
@@ -109,7 +116,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     # Last, because a start that fails for another reason may also lack an optional module.
     known_cause(
-        r"ModuleNotFoundError: No module named '([\w.]+)'",
+        r"ModuleNotFoundError: No module named '([\w.]{1,256})'",
         "the image lacks a Python module that the engine imports",
         "Add the package that has `{}` to image.packages, or remove it from image.remove; then build and deploy again.",
     ),

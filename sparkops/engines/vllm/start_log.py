@@ -13,9 +13,9 @@ from sparkops.engines.vllm.causes import CAUSES
 # single rank prints "world size 1" and has no stage "joining ranks".
 MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     (Stage.SERVING, re.compile(r"Application startup complete")),
-    (Stage.OPENING, re.compile(r"init engine \(.*\) took|Starting vLLM (API )?server")),
+    (Stage.OPENING, re.compile(r"init engine \(.{0,256}\) took|Starting vLLM (API )?server")),
     (Stage.WARMING, re.compile(r"Graph capturing finished|Skipping (encoder and decoder )?CUDA graph capture")),
-    (Stage.GRAPHS, re.compile(r"Capturing ([\w-]+ )*CUDA graphs")),
+    (Stage.GRAPHS, re.compile(r"Capturing ([\w-]{1,32} ){0,8}CUDA graphs")),
     (
         Stage.TUNING,
         re.compile(
@@ -35,12 +35,12 @@ MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     (
         Stage.JOINING,
         re.compile(
-            r"rank \d+ in world size (?!1\b)\d|world_size=(?!1\b)\d+ .*distributed_init_method="
+            r"rank \d{1,9} in world size (?!1\b)\d|world_size=(?!1\b)\d{1,9} .{0,256}distributed_init_method="
             r"|existing Ray cluster"
         ),
     ),
 )
-SHARDS = re.compile(r"[Ll]oading (safetensors|pt|np_cache|shards)[^%]*:\s+(?P<percent>\d{1,3})% Completed")
+SHARDS = re.compile(r"[Ll]oading (safetensors|pt|np_cache|shards)[^%]{0,256}:\s{1,8}(?P<percent>\d{1,3})% Completed")
 
 FATAL = re.compile(
     r"(EngineCore|WorkerProc) (failed|encountered a fatal error)|CUDA out of memory|NV_ERR_NO_MEMORY"
@@ -50,18 +50,18 @@ FATAL = re.compile(
 )
 # Prefixes of error lines by vLLM, Ray and torch: the name of the process, in color from Ray.
 PREFIX = re.compile(
-    r"(?:(?:\x1b\[\d+m)?\([\w-]+ pid=\d+[^)]*\)(?:\x1b\[\d+m)? ?)*(?:\[rank\d+\]: ?)?"
-    r"(?:ERROR [\d-]+ [\d:]+ \[[^]]+\] ?)?"
+    r"(?:(?:\x1b\[\d{1,9}m)?\([\w-]{1,64} pid=\d{1,9}[^)]{0,128}\)(?:\x1b\[\d{1,9}m)? ?){0,4}(?:\[rank\d{1,9}\]: ?)?"
+    r"(?:ERROR [\d-]{1,16} [\d:]{1,16} \[[^]]{1,256}\] ?)?"
 )
 # Reports of a failure in another process or the core; the cause is in another line.
 ANNOUNCED = re.compile(
     r"(EngineCore|WorkerProc) (failed|encountered)|(Engine core|WorkerProc) initialization failed"
-    r"|Worker failed with error|\(\w+\): ray::"
+    r"|Worker failed with error|\(\w{1,64}\): ray::"
 )
 FIGURE = r"(-?\d{1,9}(?:\.\d{1,9})?)"
 WEIGHTS_LOADED = re.compile(r"Model loading took " + FIGURE + " GiB")
 CACHE_LEFT = re.compile(r"Available KV cache memory: " + FIGURE + " GiB")
-GRAPHS_TAKEN = re.compile(r"Graph capturing finished in .* took " + FIGURE + " GiB")
+GRAPHS_TAKEN = re.compile(r"Graph capturing finished in .{0,64} took " + FIGURE + " GiB")
 
 LOG = StartLog(
     markers=MARKERS,
