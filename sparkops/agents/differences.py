@@ -17,7 +17,7 @@ from sparkops.names import INPUTS, LABEL
 
 VERSION = f"{LABEL}version"
 SERVICE_FILE = re.compile(r"services/(.+)\.cfg")
-PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
 class Kind(StrEnum):

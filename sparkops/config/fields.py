@@ -133,8 +133,11 @@ def local_path(text: str) -> str:
 def url(text: str) -> str:
     """Refuse text that is not the URL of a package index, without showing credentials."""
     if not URL.fullmatch(text) or not _splits(text):
-        shown = re.sub(r".*@", MASK, text, flags=re.DOTALL)
-        raise PydanticCustomError("url", "expected {words}, got {text}", {"words": URL_WORDS, "text": repr(shown)})
+        _, at, rest = text.rpartition("@")
+        shown = f"{MASK}{rest}" if at else text
+        raise PydanticCustomError(
+            "url", "expected {words}, got {text}", {"words": URL_WORDS, "text": repr(shown[:200])}
+        )
     return text
 
 

@@ -13,9 +13,9 @@ from sparkops.convert.flag_types import Words
 
 SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 SLOT_OR_BRACE = re.compile(r"\{\{|\}\}|" + SLOT.pattern)
-QUOTED = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*")""", re.DOTALL)
-"""A quoted text of a shell."""
-COMMENT = re.compile(r"""\\.|"(?:[^"\\]|\\.)*"|'[^']*'|(?<!\S)#[^\n]*""", re.DOTALL)
+QUOTED = re.compile(r"""('[^']*'?|"(?:[^"\\]|\\.)*"?)""", re.DOTALL)
+"""A quoted text of a shell, also one that does not end: another start would read the rest again."""
+COMMENT = re.compile(r"""\\.|"(?:[^"\\]|\\.)*"?|'[^']*'?|(?<!\S)#[^\n]*""", re.DOTALL)
 """A comment of a shell, or what has none: an escaped character, or a quoted text."""
 FLAG = re.compile(r"--(?P<flag>[A-Za-z][\w-]*(?:\.[\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL)
 INTEGER = re.compile(r"-?[0-9]+")
@@ -24,7 +24,7 @@ SHORT_FLAG = re.compile(r"-(?P<short>[a-z]{1,3})(?P<path>\.[\w.-]+)?(?:=(?P<valu
 LEVEL = re.compile(r"-O=?(?P<value>.+)", re.DOTALL)
 LETTER = re.compile(r"-(?P<short>[nqr])(?P<value>.+)", re.DOTALL)
 """A short flag of one letter with its value: argparse reads -n2 as -n 2."""
-OTHER_FLAG = re.compile(r"-(?![0-9]*\.?[0-9]+$)[^\s=]+(?:=.*)?", re.DOTALL)
+OTHER_FLAG = re.compile(r"-(?![0-9]*(?:\.[0-9]+)?$)[^\s=]+(?:=.*)?", re.DOTALL)
 """Any other word that argparse reads as a flag: it begins with a dash, and is no number and no text with spaces."""
 SHORT = {
     "tp": "tensor-parallel-size",
@@ -118,7 +118,7 @@ def words(command: str) -> list[str]:
 
 def _separated(text: str) -> str:
     """Return the lines of a command with ` ; ` before each that begins a command, outside of quotes."""
-    parts = [part for part in re.split(r"""(\\.|"(?:[^"\\]|\\.)*"|'[^']*'|\n)""", text, flags=re.DOTALL) if part]
+    parts = [part for part in re.split(r"""(\\.|"(?:[^"\\]|\\.)*"?|'[^']*'?|\n)""", text, flags=re.DOTALL) if part]
     begun = False
     for number, part in enumerate(parts):
         rest = "".join(parts[number + 1 : number + 3]).lstrip(" \t")

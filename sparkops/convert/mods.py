@@ -20,7 +20,7 @@ CONTENT = re.compile(r"/workspace/mod-content/")
 """Where a fork of spark-vllm-docker puts the files of a mod."""
 OWN_DIRECTORY = re.compile(r""""?\$\(cd "\$\(dirname "\$\{BASH_SOURCE\[0\]\}"\)" && pwd\)"?""")
 """A script's own directory, as in `MOD_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"`."""
-ASSIGNED = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*?)\s*")
+ASSIGNED = re.compile(r"\s*(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*)")
 VARIABLE = re.compile(r"\$(?:(?P<name>\w+)|\{(?P<braced>\w+)(?::-(?P<default>[^{}]*))?\})")
 STARTS = {"PWD": "$WORKSPACE_DIR", "WORKSPACE_DIR": "$WORKSPACE_DIR"}
 """Variables of a script at its start: it runs in the workspace."""
@@ -160,7 +160,7 @@ def _expanded(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         expanded = VARIABLE.sub(value, OWN_DIRECTORY.sub(".", line), count=MOST_VARIABLES)
         if assigned := ASSIGNED.fullmatch(expanded):
-            values[assigned["name"]] = assigned["value"].strip("\"'")[:MOST_CHARACTERS]
+            values[assigned["name"]] = assigned["value"].rstrip().strip("\"'")[:MOST_CHARACTERS]
         yield expanded
 
 

@@ -131,7 +131,7 @@ def parse_usage(stats: Mapping[str, Any]) -> Usage:
     return Usage(nanoseconds / 1e9, read, max(0, memory.get("usage", 0) - cache))
 
 
-STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z")
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,32}Z")
 LINE_CHARACTERS = 4096
 """Most characters of a line of a log that are read. An engine may print a line of any length, and Docker returns it."""
 

@@ -36,12 +36,12 @@ OLDEST_ENGINE = 20  # the first whose BuildKit supports the mounts of the templa
 NAME_EXISTS = re.compile(r'image "\S+": already exists')
 """BuildKit's message if a parallel build has created the name meanwhile. Only containerd's image store refuses that."""
 DENIED = re.compile(
-    r"failed to resolve source metadata for (?P<image>\S+): .*"
+    r"failed to resolve source metadata for (?P<image>\S{1,512}): .{0,512}"
     r"(?:authorization failed|no basic auth credentials|401 Unauthorized|403 Forbidden|insufficient_scope)"
 )
 """BuildKit's message where a registry wants another login, or none for an image that does not exist there."""
 OTHER_PLATFORM = re.compile(
-    r"failed to resolve source metadata for (?P<image>\S+): .*no match for platform in manifest"
+    r"failed to resolve source metadata for (?P<image>\S{1,512}): .{0,512}no match for platform in manifest"
 )
 """BuildKit's message for an image of other architectures."""
 CUT_OFF = re.compile(

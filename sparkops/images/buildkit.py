@@ -44,7 +44,7 @@ def advance(progress: BuildProgress, line: str) -> BuildProgress:
     if DISK_FULL.search(line):
         progress = replace(progress, disk_full=True)
     if match := STEP.fullmatch(line):
-        instruction = re.sub(r"\s+", " ", re.sub(r"--mount=\S+ ", "", match["what"]))[:100]  # mounts are long
+        instruction = re.sub(r"\s+", " ", re.sub(r"--mount=\S+ ?", "", match["what"]))[:100]  # mounts are long
         name = f"{match['stage'] or 'image'} {match['at']}/{match['of']}: {instruction}"
         sizes = {**progress.sizes, match["stage"] or "": int(match["of"])}
         return replace(progress, steps={**progress.steps, match["id"]: name}, sizes=sizes, step=name)

@@ -29,8 +29,7 @@ EPHEMERAL = Command(("cat", "/proc/sys/net/ipv4/ip_local_port_range"), timeout_s
 PRESENT = Command(("nft", "list", "ruleset", "inet"), timeout_s=15.0)
 """Lists every table, so that a missing one is no error. Run by the guard itself, as RULESET by others."""
 RULESET = Command(("docker", "exec", places.CONTAINER, *PRESENT.argv), timeout_s=30.0)
-LISTED_TABLE = re.compile(r"^table inet sparkops \{$.*?^\}$", re.MULTILINE | re.DOTALL)
-CLOSED_PORTS = re.compile(r"^\s*tcp dport (?:(\d+) reject|\{ (.*) \} tcp flags .* drop)\b", re.MULTILINE)
+CLOSED_PORTS = re.compile(r"^[ \t]*tcp dport (?:(\d+) reject|\{ ([^{}]*) \} tcp flags [^{}\n]* drop)\b", re.MULTILINE)
 """The rule of an engine, and that of ranks: their rendezvous ports, then the range that the kernel picks from."""
 
 OPEN = "Any client that reaches the port can use the engine without a key, or disturb the ranks."
@@ -122,9 +121,8 @@ def _sources(addresses: Iterable[str]) -> Iterator[str]:
 
 def closed_ports(text: str) -> frozenset[int]:
     """Return the ports that the table of sparkops closes, of the output of RULESET; none without that table."""
-    table = LISTED_TABLE.search(text)
-    rules = CLOSED_PORTS.finditer(table[0]) if table else ()
-    ports = (port for rule in rules for port in (rule[1] or rule[2]).split(", "))
+    table = f"\n{text}".partition(f"\ntable {TABLE} {{\n")[2].partition("\n}")[0]
+    ports = (port for rule in CLOSED_PORTS.finditer(table) for port in (rule[1] or rule[2]).split(", "))
     return frozenset(int(port) for port in ports if port.isdecimal())
 
 

@@ -14,7 +14,7 @@ from sparkops.nodes.program import parsed
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 MARKER = ".sparkops.json"
 """File with the origin of a directory, written by sparkops and copied with the weights."""
-NUMBERED = re.compile(r"[0-9]+(?=-of-[0-9]+\.safetensors$)")
+NUMBERED = re.compile(r"[0-9]{1,9}(?=-of-[0-9]{1,9}\.safetensors$)")
 """The number of a shard, as in model-00002-of-00014.safetensors."""
 UNFINISHED = {
     ".partial": "incomplete; repeat the command to resume",
