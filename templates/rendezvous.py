@@ -1,7 +1,7 @@
 """Connect to the other ranks from inside their image. Piped to `python -` in a container of each rank.
 
-Its argument is one JSON object: rank, ranks, address (its own), head (that of rank 0), port, ports (further ones on
-which the engine will listen) and patience_s. It prints one JSON object, and always ends by itself.
+Its argument is one JSON object: rank, addresses (of all ranks, in order), port, ports (further ones on which the engine
+will listen) and patience_s. It prints one JSON object, and always ends by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import resource
 import socket
 import sys
 import time
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -40,25 +41,30 @@ def taken(ports: list[int]) -> list[int]:
 
 
 def wait_for_others(arguments: dict, deadline: float) -> list[int]:
-    """As rank 0, listen as the engine will, and return the ranks that connect."""
+    """As rank 0, listen as the engine will, and return the ranks that connect. Any other caller is ignored."""
+    head, *others = arguments["addresses"]
+    ranks = {address: rank for rank, address in enumerate(others, 1)}
     met: list[int] = []
-    with socket.create_server((arguments["head"], arguments["port"])) as listener:
-        while len(met) < arguments["ranks"] - 1 and (remaining_s := deadline - time.monotonic()) > 0:
+    with socket.create_server((head, arguments["port"])) as listener:
+        while len(met) < len(others) and (remaining_s := deadline - time.monotonic()) > 0:
             listener.settimeout(remaining_s)
             try:
-                caller, _ = listener.accept()
+                caller, (address, _) = listener.accept()
             except TimeoutError:
                 break
-            with caller:
-                caller.settimeout(CALL_S)
-                met.append(int(caller.recv(8)))
-                caller.sendall(b"0")
+            with caller, suppress(OSError):
+                rank = ranks.get(address)
+                caller.settimeout(min(CALL_S, remaining_s))
+                if rank not in (None, *met) and caller.recv(8) == str(rank).encode():
+                    caller.sendall(b"0")
+                    met.append(rank)
     return met
 
 
 def call_head(arguments: dict, deadline: float) -> list[int]:
     """Connect to rank 0 from the address of this rank until it answers. Its container may start later."""
-    target, source = (arguments["head"], arguments["port"]), (arguments["address"], 0)
+    addresses = arguments["addresses"]
+    target, source = (addresses[0], arguments["port"]), (addresses[arguments["rank"]], 0)
     while True:
         timeout_s = min(CALL_S, max(PAUSE_S, deadline - time.monotonic()))
         try:

@@ -202,8 +202,9 @@ def rendezvous(fabric: Fabric, ranks: Ranks, images: Mapping[str, str], script: 
     """Yield a rendezvous of every rank with rank 0 from inside its image. `images` are IDs by node."""
     nodes = list(fabric.ranks)
     head = fabric.ranks[nodes[0]]
+    addresses = tuple(rank.address for rank in fabric.ranks.values())
     for number, (node, rank) in enumerate(fabric.ranks.items()):
-        arguments = RankRendezvous(number, len(nodes), rank.address, head.address, ranks.port, ranks.ports)
+        arguments = RankRendezvous(number, addresses, ranks.port, ranks.ports)
         yield Check(
             node=node,
             title=f"rendezvous of rank {number} from inside {ranks.image}",

@@ -18,6 +18,8 @@ ICMP_BYTES = 28  # header of IPv4 and of ICMP: 9000 bytes on the wire carry 8972
 PERFTEST_PORT = 18515  # perftest's own; each further link takes the next one
 PERFTEST_S = 2
 # bytes, iterations, peak (0.00 when a duration is given), average, messages: the columns of perftest's result
+SHOWN = 200
+"""Characters of an unexpected answer in an error."""
 RESULT = re.compile(r"\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*")
 UNLIMITED = -1  # of locked memory, which RDMA needs
 PATIENCE_S = 7.0  # for a container to start and reach the other ranks
@@ -63,9 +65,7 @@ class RankRendezvous:
     """Arguments of templates/rendezvous.py, which describes them."""
 
     rank: int
-    ranks: int
-    address: str
-    head: str
+    addresses: tuple[str, ...]
     port: int
     ports: tuple[int, ...] = ()
     patience_s: float = PATIENCE_S
@@ -101,7 +101,7 @@ def bandwidth(printed: str) -> float:
     lines = printed.splitlines()
     results = [match[1] for line in lines if (match := RESULT.fullmatch(line))]
     if not results or not any("BW average[Gb/sec]" in line for line in lines):
-        raise ValueError(f"no result in {printed!r}")
+        raise ValueError(f"no result in {printed[:SHOWN]!r}")
     return float(results[-1])
 
 
@@ -118,4 +118,4 @@ def rendezvous_report(printed: str) -> RendezvousReport:
             problem=reply["problem"],
         )
     except (KeyError, TypeError) as error:
-        raise ValueError(f"unexpected answer {printed!r}: {error}") from None
+        raise ValueError(f"unexpected answer {printed[:SHOWN]!r}: {error}") from None

@@ -175,11 +175,9 @@ def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:
 
     arguments = [json.loads(check.commands[0].argv[-1]) for check in found]
     assert [check.node for check in found] == ["a", "b"]
-    assert [(item["rank"], item["address"], item["head"]) for item in arguments] == [
-        (0, "192.168.100.10", "192.168.100.10"),
-        (1, "192.168.100.11", "192.168.100.10"),
-    ]
-    assert [(item["ranks"], item["port"], item["ports"]) for item in arguments] == [(2, 29501, [6379])] * 2
+    addresses = ["192.168.100.10", "192.168.100.11"]
+    assert [(item["rank"], item["addresses"]) for item in arguments] == [(0, addresses), (1, addresses)]
+    assert [(item["port"], item["ports"]) for item in arguments] == [(29501, [6379])] * 2
     assert "sha256:2" in found[1].commands[0].argv
     assert "--device=/dev/infiniband" in found[1].commands[0].argv
 

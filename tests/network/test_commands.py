@@ -32,12 +32,12 @@ def test_both_ends_of_a_bandwidth_test() -> None:
 
 
 def test_the_ranks_connect_with_the_engine_s_network_and_rights_and_no_more() -> None:
-    arguments = RankRendezvous(1, 2, "192.168.100.11", "192.168.100.10", 29501, (6379,))
+    arguments = RankRendezvous(1, ("192.168.100.10", "192.168.100.11"), 29501, (6379,))
 
     command = commands.rendezvous("sha256:1", RDMA_OPTIONS, arguments, b"print()")
 
     printed = (
-        '{"rank": 1, "ranks": 2, "address": "192.168.100.11", "head": "192.168.100.10", "port": 29501, '
+        '{"rank": 1, "addresses": ["192.168.100.10", "192.168.100.11"], "port": 29501, '
         '"ports": [6379], "patience_s": 7.0}'
     )
     assert str(command) == (

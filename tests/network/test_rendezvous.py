@@ -7,6 +7,7 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -42,7 +43,24 @@ def connect(given: RankRendezvous) -> RendezvousReport:
 
 
 def arguments(rank: int, port: int, *, ranks: int = 2, head: str = "127.0.0.1", **changes: Any) -> RankRendezvous:
-    return replace(RankRendezvous(rank, ranks, f"127.0.0.{rank + 1}", head, port, patience_s=0.3), **changes)
+    others = (f"127.0.0.{number}" for number in range(2, ranks + 1))
+    return replace(RankRendezvous(rank, (head, *others), port, patience_s=0.3), **changes)
+
+
+def call(port: int, source: str, message: bytes) -> bytes:
+    """Call rank 0 until it listens. Returns its reply."""
+    end_s = time.monotonic() + 60.0
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), 60.0, (source, 0)) as connection:
+                connection.sendall(message)
+                connection.shutdown(socket.SHUT_WR)
+                return connection.recv(8)
+        except ConnectionRefusedError:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
+        except ConnectionResetError:  # closed before it had read
+            return b""
 
 
 def test_ranks_meet_whoever_comes_first(port: int) -> None:
@@ -52,6 +70,19 @@ def test_ranks_meet_whoever_comes_first(port: int) -> None:
 
     assert (sorted(head.met), one.met, two.met) == ([1, 2], (0,), (0,))
     assert [rank.problem for rank in (head, one, two)] == ["", "", ""]
+
+
+def test_what_is_no_rank_decides_nothing(port: int) -> None:
+    """A stranger, with garbage or the number of a rank, and a program on the node of a rank."""
+    with ThreadPoolExecutor() as pool:
+        head = pool.submit(connect, arguments(0, port, ranks=3, patience_s=60.0))
+        strangers = [call(port, "127.0.0.9", message) for message in (b"GET / HT", b"1", b"2", b"")]
+        beside = [call(port, "127.0.0.2", message) for message in (b"GET / HT", b"2", b"1\n", b"", b"\xff")]
+        one, again, two = call(port, "127.0.0.2", b"1"), call(port, "127.0.0.2", b"1"), call(port, "127.0.0.3", b"2")
+
+    assert {*strangers, *beside, again} == {b""}
+    assert (one, two) == (b"0", b"0")
+    assert (head.result().met, head.result().problem) == ((1, 2), "")
 
 
 def test_a_rank_that_finds_nobody_says_so(port: int) -> None:
