@@ -106,7 +106,7 @@ def parse_machine(text: str) -> MachineFacts:
     for key, _, value in (line.partition(" ") for line in text.splitlines()):
         values[key].append(value)
     if "kho" not in values:
-        raise ValueError(f"no 'kho' in {text!r}")
+        raise ValueError(f"no 'kho' in {text[:200]!r}")
     docker = [_address(socket) for socket in values["docker-tcp"]]
     live_restore = {"true": True, "false": False}
     cached = [value.partition(" ") for value in values["hub-cache"]]

@@ -135,8 +135,11 @@ class Worker:
 
     @classmethod
     def parse(cls, text: str) -> Worker:
-        """Parse the output of `show stat`."""
-        return cls(tuple(csv.DictReader(text.removeprefix("# ").splitlines())))
+        """Parse the output of `show stat`. Raises ValueError for other text."""
+        try:
+            return cls(tuple(csv.DictReader(text.removeprefix("# ").splitlines())))
+        except csv.Error as error:
+            raise ValueError(f"unexpected statistics of HAProxy: {error}") from None
 
     def serving(self, backend: str) -> tuple[str, ...]:
         """Return the addresses of the servers that take requests."""

@@ -138,7 +138,7 @@ def parse_fabric(text: str) -> NodeFabric:
             kernel=values["kernel"],
         )
     except KeyError as missing:
-        raise ValueError(f"no {missing} in {text!r}") from None
+        raise ValueError(f"no {missing} in {text[:200]!r}") from None
 
 
 def _sections(text: str) -> Mapping[str, list[str]]:

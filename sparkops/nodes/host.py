@@ -185,7 +185,7 @@ def status(disk: str = "") -> Command:
 
 def parse_addresses(text: str) -> tuple[str, ...]:
     """Parse the output of ADDRESSES, sorted. Raises ValueError for other or empty text."""
-    addresses = tuple(sorted(str(ip_address(word)) for word in text.split()))
+    addresses = tuple(sorted(str(ip_address(word[:100])) for word in text.split()))
     if not addresses:
         raise ValueError("hostname -I: no address: expected at least one")
     return addresses
@@ -227,7 +227,7 @@ def _gib(meminfo: str, name: str) -> float:
     for line in meminfo.splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * KIB / GIB
-    raise ValueError(f"no '{name}' in {meminfo!r}")
+    raise ValueError(f"no '{name}' in {meminfo[:200]!r}")
 
 
 def parse(text: str) -> HostFacts:
@@ -250,7 +250,7 @@ def parse(text: str) -> HostFacts:
             gpus=tuple(_gpus(value for key, value in lines if key == "gpu-memory")),
         )
     except KeyError as missing:
-        raise ValueError(f"no {missing} in {text!r}") from None
+        raise ValueError(f"no {missing} in {text[:200]!r}") from None
 
 
 def _gpus(rows: Iterable[str]) -> Iterator[GpuMemory | None]:

@@ -16,6 +16,7 @@ from sparkops.docker import facts
 from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost
 from sparkops.guard.engine_port import EnginePort
+from sparkops.guard.engines import LOG_CHARACTERS, Engines
 from sparkops.guard.follower import Follower
 from sparkops.guard.loading import Loading
 from sparkops.guard.state import State
@@ -80,6 +81,24 @@ def test_a_lost_reading_of_memory_fails_no_start(world: World) -> None:
     assert loaded is not None
     assert (loaded.problem, shown[0]) == ("", "waiting for Docker: no reply within 10 s")
     assert answers == [Answer.YES, Answer.YES], "what Docker does not answer hides no answer of the engine"
+
+
+def test_a_guard_reads_a_log_of_very_long_lines(world: World) -> None:
+    """Expressions that read such a line again and again kept every thread of the guard waiting for minutes."""
+    _, _, container = started(world)
+    node: Any = MachineNode(world.machines["n1"], world.home)
+    units = ("Loading pt:", "://a:", "a:1", '"a": [', "a.", "(a pid=1)")
+    world.machines["n1"].logs[container.release] = "\n".join(unit * (2**20 // len(unit)) for unit in units)
+    port, recipe = EnginePort(node, container.port), world.release("1").recipe
+    engines = Engines(node, lambda _service, _name: None, lambda _line: None)
+
+    loaded = Loading(node, container, recipe, None, lambda _: None, threading.Event(), lambda _: None, port).follow()
+    evidence = engines.evidence(container.name)
+
+    assert loaded is not None
+    assert loaded.problem == ""
+    assert {len(line) for line in loaded.watch.tail} == {facts.LINE_CHARACTERS}
+    assert len(evidence["log.txt"]) == LOG_CHARACTERS
 
 
 def test_an_error_that_nobody_has_foreseen_fails_no_start(world: World, tmp_path: Path) -> None:

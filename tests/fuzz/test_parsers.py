@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from sparkops import redact
 from sparkops.config import addresses, inventory, opt_in, recipe_file
 from sparkops.config.recipe_file import read_lock
-from sparkops.docker.facts import log_lines, parse_container
+from sparkops.docker.facts import LINE_CHARACTERS, log_lines, parse_container
 from sparkops.docker.places import CONTAINER
 from sparkops.doctor import bundle
-from sparkops.engines import metrics
+from sparkops.engines import ENGINES, metrics
 from sparkops.engines.start_log import ReportedMemory, fingerprint
 from sparkops.engines.vllm.start_log import LOG
 from sparkops.errors import ConfigError, SparkopsError
@@ -36,6 +36,7 @@ from sparkops.swap.orders import Order
 from sparkops.swap.values import WireError
 from tests.conftest import CAPTURED
 from tests.examples import RECIPE
+from tests.fuzz.parsers import PARSERS, UNITS, log
 
 SCALARS = (
     st.none()
@@ -232,6 +233,35 @@ def test_a_text_in_place_of_a_reply(text: str) -> None:
     holds(lambda: parse_gateway(text), ValueError)
     holds(lambda: Worker.parse(text), ValueError)
     holds(lambda: bundle.evidence(text), ValueError)
+
+
+KIB_16, MIB, MIB_4 = 2**14, 2**20, 2**22
+EACH = KIB_16 if settings().max_examples < 100 else MIB  # `make fuzz`
+"""Characters of a line of each unit."""
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_line_of_any_length_is_read(name: str) -> None:
+    """No time is measured: one that is read in quadratic time ends this test by the limit of all tests."""
+    parser = PARSERS[name]
+    for size, units in ((EACH, UNITS), (MIB_4, UNITS[:1])):
+        for unit in units:
+            holds(partial(parser.read, unit * (size // len(unit))), *parser.refuses)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_guard_looks_at_the_start_of_a_line_only(engine: str) -> None:
+    """What is behind it changes nothing: no stage, figure, failure or cause."""
+    ends = [
+        *("Application startup complete", "The server is fired up and ready to roll!", "llama_server: model loaded"),
+        *("CUDA out of memory", "exiting due to model loading error", "Model loading took 1.5 GiB"),
+        *("Loading safetensors checkpoint shards: 50% Completed", "host:1:1 [0] NCCL INFO NET/IB : Using"),
+        *("NET/Socket : Using [0]eth0", "ValueError: bad", "No space left on device"),
+    ]
+    start = "x" * LINE_CHARACTERS
+
+    assert {log(engine, f"{start} {end}") for end in ends} == {log(engine, start)}
+    assert any(log(engine, end) != log(engine, start) for end in ends)
 
 
 KINDS = (Journal, Order, messages.Envelope, messages.Orders, messages.GuardReply)
