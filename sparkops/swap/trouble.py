@@ -62,10 +62,10 @@ def _commands(journal: Journal, why: str, missing: Collection[str]) -> Iterator[
         yield f"df and docker logs --tail 50 sparkops-gateway, on {leader}; sparkops doctor"
     elif "does not report" in why:  # a stop that no guard confirms
         yield "sparkops doctor"
-    elif journal.swap:
-        yield from _of_swap(journal, service, why, missing)
     else:
-        yield from _of_release(journal, service, why, missing)
+        if journal.hold:  # every other change is refused
+            yield f"sparkops unhold {service}"
+        yield from (_of_swap if journal.swap else _of_release)(journal, service, why, missing)
 
 
 def _of_release(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:

@@ -361,7 +361,8 @@ def live(world: World, *, intervened: bool) -> list[str]:
     """What must hold at the end of a run whose faults' causes are gone: a release serves, without an operator.
 
     `intervened`: whether a second operator took part, who may have stopped the service. What a fault took for good is
-    excepted: a node, or the engine of the only release that could serve. A first deploy has no former release to keep:
+    excepted: a node, which an engine takes too that never ends its load, or the engine of the only release that could
+    serve. A first deploy has no former release to keep:
     it may end at once with the reason, which its owner waits for.
     """
     journal, leader = world.leader.journal, world.leader
@@ -372,8 +373,10 @@ def live(world: World, *, intervened: bool) -> list[str]:
     needed = journal.active or (journal.swap.target if journal.swap else None)
     places = _places(needed) if needed else set()
     broken = {(machine.name, engine.container) for machine, engine in world.engines() if engine.broken}
+    blocked = {machine.name for machine, engine in world.engines() if engine.broken and engine.health is Health.LOADING}
     unconfirmed = set(journal.peers) - journal.without <= lost and not _confirmed(leader)
-    taken = unconfirmed or places & broken or lost & {world.gateway.node, *(node for node, _ in places)}
+    nodes = {node for node, _ in places}
+    taken = unconfirmed or places & broken or lost & {world.gateway.node, *nodes} or blocked & nodes
     if taken or (needed and _too_large(world, needed)):
         return wrongs
     if why := needs_operator(journal, world.fleet(leader)):

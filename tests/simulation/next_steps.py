@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from sparkops.names import Slot
-from sparkops.swap.intents import Cancel, Deploy
+from sparkops.swap.intents import Cancel, Deploy, Hold
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Mode
@@ -33,8 +33,11 @@ def helped(world: World) -> list[str]:
         return []
     missing = [machine.name for machine in world.machines if machine.name not in _reporting(world)]
     steps = next_step(journal, why, missing).splitlines()
-    if any(_serves(settle(after)) for step in steps for after in _typed(world, step)):
-        return []
+    for step in steps:
+        if "sparkops unhold" in step:  # the others are refused without it
+            world = ask(world, _unhold) or world
+        elif any(_serves(settle(after)) for after in _typed(world, step)):
+            return []
     return [f"21: no printed step brings a release up: {why}: {' | '.join(steps)}"]
 
 
@@ -79,6 +82,10 @@ def _deployed(world: World, target: Deployment, without: frozenset[str]) -> Iter
     for mode in (Mode.FIRST, Mode.ACROSS, Mode.IN_PLACE):
         if after := ask(world, partial(_deploy, target, mode, without)):
             yield after
+
+
+def _unhold(name: str, revision: int) -> Hold:
+    return Hold(name, revision, "")
 
 
 def _deploy(target: Deployment, mode: Mode, without: frozenset[str], name: str, revision: int) -> Deploy:

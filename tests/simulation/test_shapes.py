@@ -78,7 +78,7 @@ def test_a_rebuild_leaves_a_new_release_that_alone_has_the_traffic() -> None:
 def test_a_rebuild_continues_with_the_new_release_where_the_old_one_is_lost() -> None:
     story = Story.of(TWO_TO_ONE).until(Phase.FREE).copied().fault("loss of n1").rebuild().settle()
 
-    assert (story.journal.without, story.journal.leader) == ({"n1"}, "n2")
+    assert (story.journal.without, story.journal.leader) == (frozenset({"n1"}), "n2")
     assert (story.running, story.world.gateway.traffic) == (["b-r0"], "b")
 
 
