@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -233,11 +233,13 @@ class Journal:
         return self.changed(**changes)
 
     def _ended(self, swap: Swap) -> Journal:
-        stopped = self.stopped
-        if swap.source is not None and swap.mode is not Mode.RESTART:
-            stopped = self._stopped(swap.source.ranks)
-        outcomes = self._with(swap.intent, "reverted" if swap.reverting else "done", swap.why)
-        return self.changed(swap=None, stopped=stopped, outcomes=outcomes, trouble="")
+        ranks = swap.source.ranks if swap.source is not None and swap.mode is not Mode.RESTART else ()
+        return self._over(ranks, "reverted" if swap.reverting else "done", swap.why)
+
+    def _over(self, ranks: Iterable[RankSpec], result: str, why: str, **changes: Any) -> Journal:
+        """End the swap with a result; these containers stop."""
+        outcomes = self._with(present(self.swap).intent, result, why)
+        return self.changed(swap=None, stopped=self._stopped(ranks), outcomes=outcomes, trouble="", **changes)
 
     def reverted(self, why: str, *, restarts: bool = False) -> Journal:
         """Return to the source: at once where it has the traffic, otherwise by a swap in reverse.
@@ -253,9 +255,7 @@ class Journal:
         if swap.source is None and swap.reached(Phase.SWITCH):
             return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
         if swap.keeps_source:
-            stopped = self._stopped(swap.target.ranks)
-            outcomes = self._with(swap.intent, "reverted", why)
-            return self.changed(swap=None, stopped=stopped, outcomes=outcomes, trouble="")
+            return self._over(swap.target.ranks, "reverted", why)
         target, key = present(swap.source), self._key()
         back = replace(swap, target=target, source=swap.target, phase=_entry(swap), reverting=True, key=key, why=why)
         return self.changed(swap=back, starts=self.starts + 1, trouble="")
@@ -269,30 +269,21 @@ class Journal:
 
     def stayed(self, why: str) -> Journal:
         """End a return that does not happen: the promoted release serves, the other one stops."""
-        swap = present(self.swap)
-        outcomes = self._with(swap.intent, "done", why)
-        return self.changed(swap=None, stopped=self._stopped(swap.target.ranks), outcomes=outcomes, trouble="")
+        return self._over(present(self.swap).target.ranks, "done", why)
 
     def ended(self) -> Journal:
         """Give up a service whose last release is lost: what is left of its swap stops."""
-        swap = present(self.swap)
-        ranks = [rank for deployment in self.deployments for rank in deployment.ranks]
-        outcomes = self._with(swap.intent, "reverted", f"{swap.target.release} is lost")
-        return self.changed(active=None, swap=None, stopped=self._stopped(ranks), outcomes=outcomes)
+        return self._over(self._ranks, "reverted", f"{present(self.swap).target.release} is lost", active=None)
 
     def offline(self) -> Journal:
         """End a stop: everything that ran is stopped once the gateway sends no request to it."""
-        ranks = [rank for deployment in self.deployments for rank in deployment.ranks]
-        previous = self.active or self.previous
-        return self.changed(
-            active=None,
-            previous=previous,
-            swap=None,
-            stopping=False,
-            stopped=self._stopped(ranks),
-            trouble="",
-            restarts=0,
-        )
+        previous, stopped = self.active or self.previous, self._stopped(self._ranks)
+        changes = {"active": None, "previous": previous, "swap": None, "stopping": False, "stopped": stopped}
+        return self.changed(trouble="", restarts=0, **changes)
+
+    @property
+    def _ranks(self) -> Iterator[RankSpec]:
+        return (rank for deployment in self.deployments for rank in deployment.ranks)
 
     def confirmed_stopped(self, ranks: Iterable[RankSpec]) -> Journal:
         """Forget containers whose guards reported that they do not run and will not start."""

@@ -74,7 +74,13 @@ def test_a_failure_of_another_kind_or_node_is_a_difference(why: str) -> None:
     ("trace", "module", "old", "new", "difference"),
     [
         (ACROSS, "model", "Phase.DRAIN, Phase.RETIRE)", "Phase.RETIRE)", "events"),
-        (ACROSS, "journal", "stopped = self._stopped(swap.source.ranks)", "pass", "n2 old"),
+        (
+            ACROSS,
+            "journal",
+            "ranks = swap.source.ranks if swap.source is not None and swap.mode is not Mode.RESTART else ()",
+            "ranks = ()",
+            "n2 old",
+        ),
         (ACROSS, "orders", "return None if moving else Armed()", "return None", "n2 boot record"),
         (ACROSS, "phases", "fleet.gateway.answer(swap.target) if fleet.gateway else Answer.UNKNOWN", "proof", ""),
         (WRONG, "leader", "engine.proven_key == swap.key and engine.proven is Answer.NO", "False", "events"),

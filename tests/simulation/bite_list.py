@@ -128,10 +128,10 @@ EQUIVALENT: Mapping[str, str] = {
     "journal.Journal.reverted: `if swap.source is None and swap.reac` before `if swap.reverting or swap.mode is Mo`": (
         EXCLUSIVE
     ),
-    "journal.Journal.reverted: `if swap.keeps_source: stopped = self` before `if swap.reverting or swap.mode is Mo`": (
+    "journal.Journal.reverted: `if swap.keeps_source: return self._o` before `if swap.reverting or swap.mode is Mo`": (
         EXCLUSIVE
     ),
-    "journal.Journal.reverted: `if swap.keeps_source: stopped = self` before `if swap.source is None and swap.reac`": (
+    "journal.Journal.reverted: `if swap.keeps_source: return self._o` before `if swap.source is None and swap.reac`": (
         EXCLUSIVE
     ),
     "leader._due: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet))`": (
