@@ -68,7 +68,7 @@ def test_a_service_without_a_port_of_its_own_has_that_of_the_one_address_and_a_p
 
 def test_requests_that_wait_are_counted_with_their_bounds() -> None:
     shown = load("new")
-    shown["holds"] = {"chat": {"mark": "1.2+", "until": 1e9, "longest_s": 540.0, "most": 500}}
+    shown["holds"] = {"chat": {"mark": "1.2+", "until": 1e9, "left_s": 60.0, "longest_s": 540.0, "most": 500}}
     shown["map"], shown["haproxy"]["map"] = "chat be_chat_wait\n", "0x1 chat be_chat_wait\n"
     room = {"waiting_requests": 3, "longest_wait_seconds": 41.5, "remaining_seconds": 12.5}
 

@@ -107,7 +107,7 @@ def test_a_start_changes_nothing_that_an_earlier_version_needs(tmp_path: Path) -
     """The new gateway may give way to it, here one that ended between the map and the end of a hold."""
     gateway = Program(tmp_path, tmp_path / "run")
     texts = configured(tmp_path, gateway.run)
-    hold = '{"mark": "1.2", "until": 1.0, "longest_s": 540.0, "most": 500}'
+    hold = '{"mark": "1.2", "until": 1.0, "left_s": 1.0, "longest_s": 540.0, "most": 500}'
     texts |= {"active.map": "chat be_chat_blue\n", "holds/chat": hold}
     texts["slots/be_chat_blue"] = '{"release": "old", "servers": ["127.0.0.1:8001"]}'
     gateway.give(texts)

@@ -74,7 +74,7 @@ def test_a_new_service_is_switched_to_nobody(disk: Any) -> None:
 
 
 def test_requests_wait_again_after_a_start_only_where_the_map_says_so(disk: Any) -> None:
-    hold = {"mark": "1.2", "until": 1e9, "longest_s": 540.0, "most": 5}
+    hold = {"mark": "1.2", "until": 1e9, "left_s": 60.0, "longest_s": 540.0, "most": 5}
     disk.put_hold("chat", hold)
     disk.activate({"chat": "be_chat_wait"})
     disk.compose({})

@@ -81,8 +81,12 @@ class Room:
         connection.connect(str(self.run / name))
         return connection
 
-    def hold(self, left_s: float = 60.0, longest_s: float = 540.0, most: int = 5, mark: str = "1.2") -> None:
-        given = {"mark": mark, "until": time.time() + left_s, "longest_s": longest_s, "most": most}
+    def hold(
+        self, left_s: float = 60.0, longest_s: float = 540.0, most: int = 5, mark: str = "1.2", back_s: float = 0.0
+    ) -> None:
+        """Hold requests. `back_s`: how far the clock has been set back since the prediction, in seconds."""
+        until = time.time() + left_s + back_s
+        given = {"mark": mark, "until": until, "left_s": left_s, "longest_s": longest_s, "most": most}
         new = self.state / "new"
         new.write_text(json.dumps(given))
         new.replace(self.state / "holds/chat")
@@ -198,6 +202,13 @@ def test_a_start_that_takes_longer_than_a_request_may_wait_gets_503_at_once(room
 
     room.refuses(6000)
     room.hold(left_s=530, longest_s=540)  # later the same start is near enough
+    room.send()
+    wait_for(lambda: room.waiting() == 1)
+
+
+def test_requests_wait_also_after_the_clock_was_set_back(room: Room) -> None:
+    room.hold(left_s=60, longest_s=540, back_s=3600)
+
     room.send()
     wait_for(lambda: room.waiting() == 1)
 

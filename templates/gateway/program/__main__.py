@@ -111,8 +111,8 @@ def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> Non
         raise Refused(f"expected the key of a start, got {mark!r}")
     with disk.alone():
         slot_backend(service, SLOTS[0])
-        until = time.time() + float(left_s)
-        disk.put_hold(service, {"mark": mark, "until": until, "longest_s": float(longest_s), "most": int(most)})
+        predicted = {"until": time.time() + float(left_s), "left_s": float(left_s)}
+        disk.put_hold(service, {"mark": mark, **predicted, "longest_s": float(longest_s), "most": int(most)})
         haproxy.waiting()  # the room must listen for the service before HAProxy sends a request
         before = give(service, disk.waiting(service))
     print(f"{service}: {before} -> {disk.waiting(service)}")

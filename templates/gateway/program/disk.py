@@ -43,10 +43,14 @@ class Pointed(TypedDict):
 
 
 class Hold(TypedDict):
-    """A hold of a service's requests during a start. `until`: its predicted end in Unix time; `mark`: its key."""
+    """A hold of a service's requests during a start. `until`: its predicted end in Unix time; `mark`: its key.
+
+    `left_s`: the prediction itself, so that a clock that is set back makes no wait longer.
+    """
 
     mark: str
     until: float
+    left_s: float
     longest_s: float
     most: int
 

@@ -27,8 +27,13 @@ class Waiting:
         """Return the values of FIGURES."""
         now_s = time.monotonic()
         longest_s = now_s - min(self.ends.values(), default=now_s)
-        limits = (hold["most"], hold["longest_s"], max(0.0, hold["until"] - time.time())) if hold else (0, 0.0, 0.0)
+        limits = (hold["most"], hold["longest_s"], max(0.0, left_s(hold))) if hold else (0, 0.0, 0.0)
         return dict(zip(FIGURES, (len(self.ends), round(longest_s, 1), self.refused, *limits), strict=True))
+
+
+def left_s(hold: Hold) -> float:
+    """Return the predicted seconds until a hold ends."""
+    return min(hold["until"] - time.time(), hold["left_s"])
 
 
 class Waits:
@@ -62,7 +67,7 @@ class Waits:
         hold, waiting = disk.hold(service), self.services.get(service)
         if hold is None or waiting is None:
             return
-        late = hold["until"] - time.time() > hold["longest_s"]
+        late = left_s(hold) > hold["longest_s"]
         if late or len(waiting.ends) >= hold["most"] or not self.memory.takes(share, self._place + kept):
             raise self._refusal(service)
         enter()
@@ -80,5 +85,5 @@ class Waits:
     def _refusal(self, service: str) -> Refusal:
         self.services[service].refused += 1
         hold = disk.hold(service)
-        remaining_s = hold["until"] - time.time() if hold else 0.0
+        remaining_s = left_s(hold) if hold else 0.0
         return Refusal(unavailable(UNAVAILABLE, remaining_s if remaining_s > 0 else RETRY_S))
