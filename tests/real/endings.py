@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,42 +18,55 @@ from tests.fleet.shell import FleetError, client
 from tests.real.program import Ran
 from tests.real.service import GATEWAY, PATIENCE_S, RELAY, Service, journal_in
 
+Look = Callable[[], Any]
+"""Returns the journal of the leader as it is now, as JSON."""
+
+
+@contextmanager
+def looking(service: Service) -> Iterator[Look]:
+    """Looks at the leader's journal over one connection: each takes 5 ms of processor time."""
+    question = json.dumps({"op": "state", "service": service.name}) + "\n"
+    with subprocess.Popen(
+        [client(), "exec", "-i", service.nodes.node(GATEWAY).container, *RELAY.split()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as relay:
+        assert relay.stdin
+        assert relay.stdout
+        asked, answers = relay.stdin, relay.stdout
+
+        def look() -> Any:
+            asked.write(question)
+            asked.flush()
+            return json.loads(answers.readline())["ok"]["journal"]
+
+        try:
+            yield look
+        finally:
+            relay.kill()
+
 
 @contextmanager
 def at(service: Service, phase: Phase, *argv: str, **changes: str) -> Iterator[subprocess.Popen[str]]:
     """A deploy whose swap has just entered a phase, or passed it between two looks."""
-    with (
-        subprocess.Popen(
-            [client(), "exec", "-i", service.nodes.node(GATEWAY).container, *RELAY.split()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as looking,
-        service.cli.start(*service.argv(*argv, **changes)) as deploy,
-    ):
+    with looking(service) as look, service.cli.start(*service.argv(*argv, **changes)) as deploy:
         try:
-            _await(looking, service, phase, deploy)
+            before = service.journal().starts
+            for _ in awaited(look, phase, before):
+                assert deploy.poll() is None, f"the deploy ended before {phase}: {deploy.communicate()[1]}"
             yield deploy
         finally:
-            looking.kill()
             deploy.kill()
 
 
-def _await(looking: subprocess.Popen[str], service: Service, phase: Phase, deploy: subprocess.Popen[str]) -> None:
-    before = service.journal().starts
+def awaited(look: Look, phase: Phase, before: int) -> Iterator[None]:
+    """Wait until a swap that began after `before` starts is in a phase, or past it; yield after each look."""
     end_s = time.monotonic() + PATIENCE_S
-    while not _reached(_asked(looking, service), phase, before):
-        assert deploy.poll() is None, f"the deploy ended before {phase}: {deploy.communicate()[1]}"
+    while not _reached(look(), phase, before):
+        yield
         assert time.monotonic() < end_s, f"{phase} was not reached"
-        time.sleep(0.05)  # each look takes 5 ms of processor time
-
-
-def _asked(looking: subprocess.Popen[str], service: Service) -> Any:
-    assert looking.stdin
-    assert looking.stdout
-    looking.stdin.write(json.dumps({"op": "state", "service": service.name}) + "\n")
-    looking.stdin.flush()
-    return json.loads(looking.stdout.readline())["ok"]["journal"]
+        time.sleep(0.05)
 
 
 def _reached(journal: Any, phase: Phase, before: int) -> bool:
@@ -104,7 +117,7 @@ def problems(service: Service) -> Iterator[str]:
     others = {container.name for container in containers if container.running} - warm
     if others:
         yield f"these run without traffic: {others}"
-    yield from _answers(service, slot.release)
+    yield from answers(service, slot.release)
 
 
 def _returning(status: Ran) -> Iterator[str]:
@@ -130,7 +143,8 @@ def _boot_records(state: Any, active: list[str], containers: list[Container]) ->
         yield f"Docker would start these: {policies}"
 
 
-def _answers(service: Service, release: str) -> Iterator[str]:
+def answers(service: Service, release: str) -> Iterator[str]:
+    """What is wrong with the answer of a service whose release should serve; nothing if it is right."""
     ask = {"model": service.name, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
     with requests.Session() as asking:
         asking.trust_env = False

@@ -19,6 +19,7 @@ from sparkops.gateway import facts as gateway_facts
 from sparkops.gateway.facts import ServiceFacts
 from sparkops.guard_client import engine_spec
 from sparkops.swap import wire
+from sparkops.swap.intents import Intent
 from sparkops.swap.journal import Journal
 from sparkops.traffic.generator import Traffic
 from tests.fleet.fleet import Fleet as RealFleet
@@ -89,8 +90,12 @@ class Service:
         """What the guard of a node has noted of it, oldest first."""
         return self._asked(node, op="events")
 
-    def _asked(self, node: str, op: str) -> Any:
-        question = json.dumps({"op": op, "service": self.name}) + "\n"
+    def intend(self, intent: Intent) -> Any:
+        """Send the leader an intent as it is, past the plan of a deploy."""
+        return self._asked(GATEWAY, op="intend", intent=json.loads(wire.dump(type(intent), intent)))
+
+    def _asked(self, node: str, **words: Any) -> Any:
+        question = json.dumps({"service": self.name, **words}) + "\n"
         reply = self.nodes.node(node).exec(*RELAY.split(), stdin=question.encode())
         return json.loads(reply)["ok"]
 

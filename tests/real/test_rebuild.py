@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 import requests
 
+from sparkops.swap.model import Phase
 from tests.fleet.fleet import Fleet
 from tests.fleet.shell import FleetError, docker
+from tests.real.endings import at
 from tests.real.program import Cli
-from tests.real.service import RELAY, Service, wait_for, write_inventory
+from tests.real.service import RELAY, Service, unused, wait_for, write_inventory
 
 pytestmark = pytest.mark.fleet
 
@@ -64,6 +67,44 @@ def test_a_lost_gateway_is_rebuilt_on_the_other_node_whose_engine_keeps_serving(
         wait_for(lambda: _is_deposed(nodes))
         assert (running(nodes, "node-1"), running(nodes, "node-2")) == ([], engine)
         assert answers(nodes, service.port) == release
+    finally:
+        docker("start", lost.container)
+        lost.wait()
+        _begin_anew(nodes, service)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("phase", [Phase.FREE, Phase.LOAD, Phase.VERIFY])
+def test_a_rebuild_during_a_swap_in_place_starts_the_old_release_that_it_has_stopped(
+    service: Service, nodes: Fleet, tmp_path: Path, phase: Phase
+) -> None:
+    moved = Cli(write_inventory(nodes, tmp_path, lambda data: data.update(gateway={"node": "node-2"})), tmp_path)
+    lost = nodes.node("node-1")
+    [old] = service.running()
+    argv = ("--node", old.node, "--mode", "in-place", "--allow-downtime")
+    try:
+        with at(service, phase, *argv, name=unused(), START_S="30" if phase is Phase.LOAD else "1"):
+            docker("kill", lost.container)
+        struck = time.monotonic()
+        wait_for(lambda: moved("gateway", "rebuild", "node-2", "--without", "node-1", "--dry-run").code == 0)
+        began = time.monotonic()
+        rebuilt = moved("gateway", "rebuild", "node-2", "--without", "node-1", "--json")
+        assert rebuilt.code == 0, rebuilt.err
+        assert wait_for(lambda: answers(nodes, service.port)) == old.release
+        serves = time.monotonic()
+        print(f"\nrebuild in {phase}: possible after {began - struck:.0f} s, serves {serves - began:.0f} s later")
+        wait_for(lambda: service.journal("node-2").swap is None)
+        journal, state = service.journal("node-2"), service.state("node-2")
+        assert journal.active
+        assert (journal.leader, journal.active.release, state["needs_operator"]) == ("node-2", old.release, "")
+        events = service.events("node-2")
+        assert [event["text"] for event in events if "gateway rebuild" in event["text"]], events
+        docker("start", lost.container)
+        lost.wait()
+        wait_for(lambda: _is_deposed(nodes))
+        [engine] = [container for container in service.running() if container.node == "node-2"]
+        assert (engine.name, engine.started_at > old.started_at, running(nodes, "node-1")) == (old.name, True, [])
+        assert answers(nodes, service.port) == old.release
     finally:
         docker("start", lost.container)
         lost.wait()

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 
 from stand_in.arguments import Arguments
 from stand_in.server import die
 
 PAUSE_S = 0.1
+ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""A rank whose node has lost its power, or its network, sends no end: after 5 s without a reply it has ended too."""
 Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -39,6 +47,8 @@ async def _gather(host: str, port: int) -> Link:
 async def watch(link: Link | None) -> None:
     """End the process when the other rank has ended."""
     if link:
-        with suppress(ConnectionError):
+        for option in ALIVE:
+            link[1].get_extra_info("socket").setsockopt(*option)
+        with suppress(OSError):
             await link[0].read()
         die("because the other rank has ended")
