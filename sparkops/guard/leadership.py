@@ -238,12 +238,15 @@ class Leadership:
         }
 
     def _peers(self, request: Request) -> None:
-        """Lead the fleet, with these other guards; `add`: besides the present ones. Not while a swap needs them."""
+        """Lead the fleet, with these other guards. Not in place of others while a swap needs them.
+
+        A leader that a rebuild has made has none, and a swap that it has found in progress may wait for them.
+        """
         peers = {node: Peer(peer["address"], int(peer["port"])) for node, peer in request["peers"].items()}
         with self.lock:
             membership = self.members.own()
             same = self.members.leads and dict(membership.peers) == peers
-            if not same and (busy := [service for service, lead in self.leads.items() if lead.busy]):
+            if not same and membership.peers and (busy := [name for name, lead in self.leads.items() if lead.busy]):
                 raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops follow {busy[0]}")
             for service, lead in self.leads.items():
                 self._require_needed(service, lead, frozenset(peers))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.errors import PlanRefused, SparkopsError
+from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.gateway import commands
 from sparkops.guard.follower import Follower
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
@@ -281,3 +281,20 @@ def test_a_stop_on_a_node_that_left_the_fleet_ends_with_its_name(leadership: Lea
 
     assert "former" in state.missing
     assert unreported(state) == "former does not report: its guard stops q-1-r0 once the leader reaches it"
+
+
+def test_a_leader_of_a_rebuild_gets_its_guards_although_a_swap_is_in_progress(
+    leadership: Leadership,
+) -> None:
+    """The swap may wait for them. In place of others it needs those that it has."""
+    chat = leadership.leads["chat"]
+    chat.lead(Journal("chat", "n1", ("n2",), term=2).begun("i1", Mode.FIRST, RELEASE, automatic=True), chat.front)
+    n2, n3 = ({node: {"address": "127.0.0.1", "port": 1}} for node in ("n2", "n3"))
+    with pytest.raises(Busy, match="a swap of chat is in progress"):
+        leadership.verbs()["peers"]({"peers": n3})
+    leadership.state.write_membership(Membership("n1", bytes(32), term=2))
+
+    leadership.verbs()["peers"]({"peers": n2})
+
+    assert [*leadership.members.own().peers] == ["n2"]
+    assert chat.journal.peers == ("n2",)
