@@ -244,7 +244,7 @@ class Plan:
             _ = self.network
         except (PlanRefused, NodesFailed) as error:
             yield self.where, error
-        allowed = self.options.allow_downtime or self.release.recipe.swap.allow_downtime
+        allowed = self.options.allow_downtime or self.release.recipe.swap.allow_downtime or self.current.fails
         if self.mode is Mode.IN_PLACE and not allowed:
             step = "Accept the downtime with --allow-downtime, or run the new release on another node with --node."
             yield self.where, PlanRefused(f"the service would be down {self.current.down_for}", next_step=step)

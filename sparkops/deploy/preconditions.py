@@ -61,6 +61,8 @@ class Current:
     """Node and container of engines that the leader stops. Until a guard has confirmed it, they may hold memory."""
     promoted: tuple[RankSpec, ...] = ()
     """The ranks of other services' releases. Those that do not run start again, so that their memory is taken."""
+    fails: bool = False
+    """Whether clients get no answers now, so that no downtime begins with the deploy."""
     gap: Forecast | None = None
     """How long the new release takes to start on the node of the one that serves; None: unknown."""
 
@@ -86,7 +88,8 @@ def current(state: ServiceState, without: frozenset[str] = frozenset()) -> Curre
     active = journal.active.slot if journal.active else None
     slot = (state.gateway.active if state.gateway else None) or active
     idle = tuple(item for item in journal.deployments if item != source)
-    return Current(source, slot, idle, frozenset(rank.place for rank in journal.stopped), state.promoted)
+    ending = frozenset(rank.place for rank in journal.stopped)
+    return Current(source, slot, idle, ending, state.promoted, state.fails)
 
 
 def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[PlanRefused]:

@@ -11,7 +11,7 @@ from sparkops.deploy.plan import DeployOptions
 from sparkops.deploy.preconditions import Current
 from sparkops.names import Slot
 from sparkops.startup.estimate import Forecast
-from sparkops.swap.model import Mode
+from sparkops.swap.model import Mode, Replica
 from tests.deploy.swaps import (
     BLUE_RUNS,
     DOWNTIME,
@@ -214,3 +214,14 @@ def test_a_warm_release_that_is_wanted_again_is_adopted_and_not_stopped() -> Non
 
     assert (swap_plan.mode, swap_plan.leaves) == (Mode.BESIDE, ())
     assert "".join(swap_plan.arithmetic()) == "n1: the release runs, its memory is taken already"
+
+
+def test_a_release_that_does_not_answer_is_replaced_in_place_without_a_word_about_downtime() -> None:
+    """It keeps its memory: it may answer in a moment, and starts again if the new one fails."""
+    down = replace(BLUE_RUNS, state="exited")
+    claimed = (replace(rank, claim_gib=40.0) for rank in BLUE.ranks)
+    failing = Current(replace(BLUE, replicas=(Replica(tuple(claimed)),)), Slot.BLUE, fails=True)
+
+    assert DOWNTIME in str(refusal(n1=on(30.0, BLUE_RUNS)))
+    assert chosen(plan(failing, n1=on(30.0, BLUE_RUNS)))[0] is Mode.IN_PLACE
+    assert chosen(plan(failing, n1=on(60.0, down)))[0] is Mode.IN_PLACE

@@ -113,9 +113,9 @@ def test_a_release_that_does_not_answer_makes_room_and_the_other_slot_is_taken()
 
     given_up = replace(failing, needs_operator="it does not answer")
 
-    assert current(failing) == Current(deployed(), Slot.BLUE), "it may answer in a moment"
-    assert current(given_up) == Current(None, Slot.BLUE, (deployed(),))
-    assert current(failing, frozenset(deployed().nodes)) == Current(None, Slot.BLUE, (deployed(),))
+    assert current(failing) == Current(deployed(), Slot.BLUE, fails=True), "it may answer in a moment"
+    assert current(given_up) == Current(None, Slot.BLUE, (deployed(),), fails=True)
+    assert current(failing, frozenset(deployed().nodes)) == Current(None, Slot.BLUE, (deployed(),), fails=True)
     assert not serves(failing, OLD.id)
 
 
@@ -149,7 +149,7 @@ def test_a_swap_that_needs_an_operator_may_be_replaced_once_nothing_answers() ->
     failing = replace(reported(stuck.journal, Answer.NO), needs_operator="no progress")
     swap = stuck.journal.swap
     assert swap is not None
-    assert current(failing) == Current(None, Slot.BLUE, (deployed(), swap.target))
+    assert current(failing) == Current(None, Slot.BLUE, (deployed(), swap.target), fails=True)
 
 
 def test_a_service_that_is_being_stopped_is_busy() -> None:
