@@ -286,7 +286,8 @@ def power_of_all(nodes: Fleet) -> None:
             boot.result()
 
 
-@pytest.mark.parametrize("moment", some(CUTS, CUTS[0]))
+@pytest.mark.matrix
+@pytest.mark.parametrize("moment", CUTS, ids=str)
 def test_a_swap_settles_after_a_power_cut_of_all_nodes(joined: Service, moment: Moment) -> None:
     joined.begin(name="", node=moment.blue)
     (old,) = joined.running()
