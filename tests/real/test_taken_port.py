@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import requests
+import yaml
 
 from tests.fleet.node import FleetNode
-from tests.real.service import Service, unused, wait_for
+from tests.network import simultaneous
+from tests.real.service import GATEWAY, Service, unused, wait_for
 
 pytestmark = pytest.mark.fleet
 
 USER = 4242
+TRIES = 20
 PROXY = """import http.server, sys
 class Proxy(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -87,3 +92,47 @@ def test_without_the_rules_of_the_kernel_the_guard_notices_whose_the_port_is(ser
     assert old.name in {container.name for container in service.running()}
     events = service.cli("history", service.name).out
     assert f"{new.name} ended" in events
+
+
+@contextmanager
+def connecting_back(node: FleetNode) -> Iterator[None]:
+    """A user of the node that has the port of the engine once it is free, and connects from it to who waits for it."""
+    node.exec("sh", "-c", "cat >/tmp/attack.py && rm -f /tmp/tried", stdin=Path(simultaneous.__file__).read_bytes())
+    retried = "while true; do python3 /tmp/attack.py attack >>/tmp/tried 2>/dev/null; sleep 0.1; done"
+    node.exec("sh", "-c", f"setsid sh -c '{retried}' >/dev/null 2>&1 & echo $! >/tmp/attack.pid")
+    try:
+        yield
+    finally:
+        node.exec("sh", "-c", "pkill --signal KILL --session $(cat /tmp/attack.pid)")
+
+
+def tried(node: FleetNode) -> int:
+    """How often the attacker has called a client that waited."""
+    return node.exec("sh", "-c", "cat /tmp/tried 2>/dev/null || true").split().count("tried")
+
+
+@pytest.mark.matrix
+def test_who_connects_back_to_the_gateway_from_the_port_of_an_engine_gets_no_request(
+    stand_in: Service, tmp_path: Path
+) -> None:
+    """The engine is down, so that requests of the gateway wait for its port (RFC 9293 section 3.5)."""
+    recipe = tmp_path / "attacked.yaml"
+    words = {"description": "An engine that is down", "verified": "nothing"}
+    own = {"name": "attacked", "extends": "stand-in", "service": "attacked", "serve": {"port": simultaneous.PORT - 1}}
+    recipe.write_text(yaml.safe_dump({**own, **words}))
+    service = replace(stand_in, recipe=str(recipe), name="attacked", port=simultaneous.PORT - 1)
+    assert service.cli("build", service.recipe, "--node", GATEWAY).code == 0
+    node = service.nodes.node(GATEWAY)
+    try:
+        engine = service.anew("--node", GATEWAY, name="down")
+        assert engine.port == simultaneous.PORT
+        with service.load(rate=10, streams=1) as load, connecting_back(node):
+            load.wait_for(20)
+            node.exec("docker", "kill", engine.name)
+            wait_for(lambda: tried(node) >= TRIES)
+        report, count = load.report(), tried(node)
+        print(f"\nsimultaneous open: {count} calls of the attacker; {report}")
+        assert {reason for reason in report.failures if "wrong" in reason} == set(), report.examples
+        assert set(report.releases) <= {engine.release}
+    finally:
+        service.sweep()
