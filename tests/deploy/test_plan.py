@@ -13,6 +13,7 @@ from sparkops.names import Slot
 from sparkops.startup.estimate import Forecast
 from sparkops.swap.model import Mode, Replica
 from tests.deploy.swaps import (
+    BLUE,
     BLUE_RUNS,
     DOWNTIME,
     NEW,
