@@ -142,6 +142,37 @@ def test_a_change_of_the_gateway_that_never_works_is_told_with_its_reason(why: s
     assert written(SERVES, known).trouble == f"{tried}: {told}"
 
 
+def behind(journal: Journal, known: FleetState, load: str = "embed-r0") -> FleetState:
+    """The fleet where another service's engine loads on n2, and this service has waited as long as for an unknown."""
+    busy = replace(known, waited_s=present(journal.swap).target.limits.unknown_s)
+    return replace(busy, reports={**busy.reports, "n2": replace(busy.reports["n2"], load=load)})
+
+
+@pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.START])
+def test_a_start_waits_for_another_service_s_load_longer_than_for_the_unknown(phase: Phase) -> None:
+    journal = swap(Mode.IN_PLACE, phase)
+    old = engine("a-r0", UP if phase is Phase.PREPARE else DOWN)
+    gateway = view() if phase is Phase.PREPARE else waiting(journal)
+    known = fleet(journal, engine("b-r0", DOWN), old, gateway=gateway)
+
+    assert step(journal, behind(journal, known)) is None
+    late = replace(behind(journal, known), waited_s=present(journal.swap).lasts_s)
+    after = written(journal, late)
+    assert "n2: embed-r0 loads first" in (after.outcomes[-1].why, after.swap.why if after.swap else "")
+    if phase is Phase.START:
+        assert present(written(journal, behind(journal, known, load="")).swap).reverting
+
+
+def test_a_load_elsewhere_or_beside_a_release_that_runs_keeps_nothing_back() -> None:
+    """Before the traffic stops each container must exist: a load says nothing of that."""
+    journal = swap(Mode.IN_PLACE, Phase.PREPARE)
+    runs = fleet(journal, engine("b-r0", UP), engine("a-r0", UP), gateway=view())
+    absent = fleet(journal, engine("a-r0", UP), gateway=view())
+
+    assert present(written(journal, behind(journal, runs)).swap).phase is Phase.QUIESCE
+    assert written(journal, behind(journal, absent)).swap is None, "it was not created within the bound of an unknown"
+
+
 def test_only_the_first_phase_waits_for_a_lease() -> None:
     waits = swap(Mode.IN_PLACE, Phase.FREE)
     known = fleet(waits, engine("a-r0", UP), gateway=waiting(waits), waited_s=LONG)

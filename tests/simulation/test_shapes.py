@@ -75,6 +75,33 @@ def test_a_rebuild_leaves_a_new_release_that_alone_has_the_traffic() -> None:
     assert (story.running, story.world.gateway.traffic, story.world.starts) == (["b-r0"], "b", starts)
 
 
+def test_a_rebuild_during_a_bake_returns_to_the_old_release_that_runs() -> None:
+    story = Story.of("across: n2 to n3").until(Phase.BAKE).copied()
+    starts = story.world.starts
+
+    story.fault("loss of n1").rebuild()
+    assert (swap_of(story).reverting, swap_of(story).target.release) == (True, "a")
+
+    story.settle()
+    assert (story.running, story.world.gateway.traffic, story.world.starts) == (["a-r0"], "a", starts)
+
+
+def test_a_rebuild_returns_to_the_warm_release_where_the_promoted_one_is_lost() -> None:
+    story = Story.of("across: n2 to n1").until(Phase.RETIRE).copied().fault("loss of n1").rebuild().settle()
+
+    assert (story.running, story.world.gateway.traffic) == (["a-r0"], "a")
+
+
+def test_a_rebuild_continues_the_restart_of_a_pair() -> None:
+    story = Story.of(PAIRS).settle().fault("b-r1 is stopped").until(Phase.LOAD).copied()
+    key, restarts = swap_of(story).key, story.journal.restarts
+
+    story.fault("loss of n1").rebuild()
+
+    assert (swap_of(story).mode, swap_of(story).key, story.journal.restarts) == (Mode.RESTART, key, restarts)
+    assert story.settle().running == ["b-r0", "b-r1"]
+
+
 def test_a_rebuild_continues_with_the_new_release_where_the_old_one_is_lost() -> None:
     story = Story.of(TWO_TO_ONE).until(Phase.FREE).copied().fault("loss of n1").rebuild().settle()
 
