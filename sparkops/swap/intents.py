@@ -154,9 +154,7 @@ def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
 def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
     swap, active = journal.unfinished, journal.active
     down = fails(journal, fleet)
-    confirmed = fleet.confirmed(
-        journal
-    )  # otherwise this intent gives the other guards up, and nothing moves without it
+    confirmed = fleet.confirmed(journal)  # if not, this intent gives up the other guards; nothing moves without it
     stuck = bool(journal.trouble) or not confirmed
     if swap and confirmed and not (stuck and down):
         return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
@@ -188,7 +186,7 @@ def kept(journal: Journal, without: frozenset[str], *, fails: bool, stuck: bool)
 
 def _unreached(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
     """Return why the leader cannot reach the guards of the target; empty if it can."""
-    missing = sorted({rank.node for rank in intent.target.ranks} - set(fleet.reports))
+    missing = sorted(intent.target.nodes - set(fleet.reports))
     return f"{journal.leader} cannot reach the guards of: {', '.join(missing)}" if missing else ""
 
 
@@ -203,7 +201,7 @@ def _misfit(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
         return f"mode {intent.mode} needs a promoted release, and no swap in progress"
     if active.slot == intent.target.slot:
         return f"slot {active.slot} is that of the active release"
-    shared = {rank.node for rank in active.ranks} & {rank.node for rank in intent.target.ranks}
+    shared = active.nodes & intent.target.nodes
     return f"mode {intent.mode} does not fit these nodes" if bool(shared) == (intent.mode is Mode.ACROSS) else ""
 
 

@@ -272,7 +272,7 @@ class Journal:
         return self._over(present(self.swap).target.ranks, "done", why)
 
     def ended(self) -> Journal:
-        """Give up a service whose last release is lost: what is left of its swap stops."""
+        """Give up a service whose last release is lost: the rest of its swap stops."""
         return self._over(self._ranks, "reverted", f"{present(self.swap).target.release} is lost", active=None)
 
     def offline(self) -> Journal:
