@@ -106,7 +106,7 @@ def redacted(text: str) -> str:
 
 
 def _url(word: re.Match[str]) -> str:
-    """Hide credentials up to the last @ of a word: behind it, each :// would read the rest of the word in vain."""
+    """Hide credentials up to the last @ of a word: behind it, each :// would read the rest of the word again."""
     end = word[0].rfind("@") + 1
     return CREDENTIALS.sub(MASK, word[0][:end]) + word[0][end:]
 

@@ -56,7 +56,7 @@ def load_templates() -> dict[str, str]:
 def load_mods() -> dict[str, bytes]:
     """Return the mods, their shared code and the files that they add by path, such as mend.py.
 
-    Raises UsageError for one in ./mods that has the name of another: a checkout of somebody else could replace it.
+    Raises UsageError for one in ./mods that has the name of another: a foreign checkout could replace it.
     """
     return {name: file.read_bytes() for name, file in _mod_files().items()}
 

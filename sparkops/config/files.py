@@ -39,7 +39,7 @@ def read(file: Path, most: int = MOST) -> bytes:
 
 
 def inside(root: Path, path: PurePath, most: int = MOST) -> bytes:
-    """Return the content of a regular file of somebody else's directory `root`: no symbolic link below it is followed.
+    """Return the content of a regular file of a foreign directory `root`: no symbolic link below it is followed.
 
     `path` is relative to `root`. Raises OSError as `read` does; ELOOP for a link.
     """
