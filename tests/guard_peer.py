@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from sparkops.errors import Busy, PlanRefused
 from sparkops.guard_client.cordon import Cordon
 from sparkops.swap import wire
 from sparkops.swap.events import narrate
@@ -184,8 +185,9 @@ class Peer:
         reply = accept(journal, INTENT.validate_python(request["intent"]), self._seen(journal))
         last = len(self.events(service))
         match reply:
-            case Refused(why=why, code=code):
-                return {"result": "refused", "why": why, "code": int(code), "last": last}
+            case Refused(why=why, busy=busy):
+                code = (Busy if busy else PlanRefused).exit_code
+                return {"result": "refused", "why": why, "code": code, "last": last}
             case NothingToDo(why=why):
                 return {"result": "nothing", "why": why, "code": 0, "last": last}
             case _:

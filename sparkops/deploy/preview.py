@@ -17,7 +17,7 @@ from sparkops.guard_client.service_state import ServiceState, free_step
 from sparkops.swap import effects, trouble
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record
-from sparkops.swap.intents import Code, Deploy, NothingToDo, Refused, accept
+from sparkops.swap.intents import Deploy, NothingToDo, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec
 from sparkops.swap.plan import EffectPlan, PlannedEffect, plan
@@ -59,7 +59,7 @@ def accepted(state: ServiceState, intent: Deploy) -> Journal | None:
     reports = {**{node: Report(node, "", 0, -1) for node in nodes}, **state.reports}
     view = state.gateway or _assumed(state.journal)
     match accept(state.journal, intent, FleetState(reports, view, frozenset(reports))):
-        case Refused(why=why, code=Code.BUSY):
+        case Refused(why=why, busy=True):
             raise Busy(why, next_step=free_step(state.journal.service))
         case Refused(why=why):
             raise PlanRefused(why, next_step=trouble.of_refusal(state.journal, why))

@@ -149,7 +149,7 @@ def _services(services: Iterable[ServiceFigures]) -> Iterator[Metric]:
                 answers.add_metric([name], service.answers is Answer.YES)
         if unfinished := journal.unfinished:
             reverting = str(unfinished.reverting).lower()
-            swap.add_metric([name, unfinished.mode.value, unfinished.phase.value, reverting], 1)
+            swap.add_metric([name, unfinished.way, unfinished.phase.value, reverting], 1)
         held.add_metric([name], bool(journal.hold))
         trouble.add_metric([name], service.needs_operator)
     yield from (active, answers, swap, held, trouble)

@@ -27,7 +27,7 @@ from sparkops.nodes.node import Node
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import Report
-from sparkops.swap.intents import Code, Intent, NothingToDo, Refused, Stop
+from sparkops.swap.intents import Intent, NothingToDo, Refused, Stop
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec
 from sparkops.swap.orders import Order
@@ -145,13 +145,14 @@ class Leadership:
         Waiting(EVENTS_POLL_S, REPLIES_S, self.over).poll(lambda: lead.has_replies(intent), bool)
         with lead.lock:
             holder = self.agents.text
-            reply = Refused(f"no intent is accepted during the {holder}", Code.BUSY) if holder else lead.intend(intent)
+            reply = Refused(f"no intent is accepted during the {holder}", busy=True) if holder else lead.intend(intent)
         number = max((event["n"] for event in self.state.events(lead.journal.service)), default=0)
         if reply is None:
             return {"result": "accepted", "why": "", "code": 0, "last": number}
         if isinstance(reply, NothingToDo):
             return {"result": "nothing", "why": reply.why, "code": 0, "last": number}
-        return {"result": "refused", "why": reply.why, "code": int(reply.code), "last": number}
+        code = (Busy if reply.busy else PlanRefused).exit_code
+        return {"result": "refused", "why": reply.why, "code": code, "last": number}
 
     def _leading(self, service: str, intent: Intent) -> Lead:
         with self.lock:

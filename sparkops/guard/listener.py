@@ -27,7 +27,7 @@ from sparkops.guard.bounded import Bounded
 from sparkops.guard.environment import log
 from sparkops.guard.messages import MAX_BYTES, Challenges, Envelope, GuardReply, Message, MessageRefused
 from sparkops.swap import wire
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 
 PATH = "/orders"
 THREADS = 8

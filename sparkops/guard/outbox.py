@@ -19,7 +19,7 @@ from sparkops.notices.catalogue import Code, Notice, NoticeState
 from sparkops.notices.conditions import ended
 from sparkops.notices.message import MOST_TEXT, Numbered
 from sparkops.swap import wire
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 
 MOST, BYTES = 500, 512 * 1024
 """Most notices that are kept, and bytes of the file. A busy node has some ten a day: they last for weeks."""

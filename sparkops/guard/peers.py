@@ -20,7 +20,7 @@ from sparkops.guard.messages import MAX_BYTES, STALE, Envelope, GuardReply, Orde
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.orders import Order
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 
 CONNECT_S, TOTAL_S = 2.0, 5.0
 FRESH_S = 8.0  # an older report says nothing: a lost exchange takes 5 s, and the next one may succeed

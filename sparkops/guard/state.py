@@ -22,7 +22,7 @@ from sparkops.notices import catalogue
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 from sparkops.watch.pace import Pace
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")

@@ -117,4 +117,4 @@ def exit_code(ending: Ending, *, wants_back: bool) -> int:
 def swap_line(swap: Swap) -> str:
     way = "returning to" if swap.reverting else "to"
     gap = ", the service is down until the switch" if swap.mode is Mode.IN_PLACE and swap.offline else ""
-    return f"swap {way} {swap.target.release}, mode {swap.mode}, phase '{swap.phase}'{gap}"
+    return f"swap {way} {swap.target.release}, mode {swap.way}, phase '{swap.phase}'{gap}"

@@ -20,7 +20,7 @@ from sparkops.nodes.member import Member
 from sparkops.nodes.node import Node
 from sparkops.nodes.streams import KEEP, LineStream
 from sparkops.nodes.waiting import retry_start
-from sparkops.swap import values, wire
+from sparkops.swap import wire
 from sparkops.swap.intents import Intent
 from sparkops.swap.journal import Journal
 
@@ -157,7 +157,7 @@ class GuardConnection:
 
     def cordon(self) -> Cordon:
         """Return the cordon of the guard's node. Raises WireError where a newer version wrote it."""
-        return values.parse(Cordon, self.request("cordon"))
+        return wire.load_value(Cordon, self.request("cordon"))
 
     def set_cordon(self, was: Cordon, to: Cordon) -> None:
         """Replace the cordon of the guard's node. Raises Busy while a swap loads there, or if it is not `was`."""

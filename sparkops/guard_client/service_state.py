@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.errors import PlanRefused
-from sparkops.swap import intents, values
+from sparkops.swap import intents, wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Deployment, RankSpec
@@ -60,17 +60,17 @@ def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
     """Parse the reply to `state`. Raises WireError for one of a newer version, and KeyError for what lacks a field."""
     journal, gateway = reply["journal"], reply["gateway"]
     return ServiceState(
-        journal=values.parse(Journal, journal) if journal else Journal(service, leader),
+        journal=wire.load_value(Journal, journal) if journal else Journal(service, leader),
         needs_operator=reply["needs_operator"],
-        reports={node: values.parse(Report, report) for node, report in reply["reports"].items()},
-        gateway=values.parse(GatewayView, _by_slot(gateway)) if gateway else None,
+        reports={node: wire.load_value(Report, report) for node, report in reply["reports"].items()},
+        gateway=wire.load_value(GatewayView, _by_slot(gateway)) if gateway else None,
         progress=reply["progress"],
         missing=tuple(reply["missing"]),
         why_missing=reply["why_missing"],
         last=reply["last"],
         direct=reply.get("direct", False),
         warm_until=reply.get("warm_until"),
-        promoted=tuple(values.parse(RankSpec, rank) for rank in reply.get("promoted", ())),
+        promoted=tuple(wire.load_value(RankSpec, rank) for rank in reply.get("promoted", ())),
     )
 
 

@@ -20,7 +20,7 @@ from sparkops.prune import retention
 from sparkops.prune.plan import Policy, Pruning, Removal, plan
 from sparkops.prune.retention import Intended, Stored
 from sparkops.swap.journal import Journal
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def _swap(journal: Journal) -> picture.SwapRow | None:
         return None
     return picture.SwapRow(
         release=swap.target.release,
-        mode=swap.mode.value,
+        mode=swap.way,
         phase=swap.phase.value,
         reverting=swap.reverting,
         waits_for_promote=not swap.automatic and swap.phase is Phase.BAKE,

@@ -22,7 +22,7 @@ from sparkops.nodes import host
 from sparkops.nodes.host import Gpu, HostFacts
 from sparkops.status.commands import EVENTS
 from sparkops.status.picture import Health
-from sparkops.swap import values
+from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.watch.finding import EngineFinding, read_findings
 
@@ -293,7 +293,7 @@ def _cordon(node: str, guard: Facts) -> tuple[Cordon, SparkopsError | None]:
     if not line:  # no guard, or one whose error `_guard` returns
         return Cordon(), None
     try:
-        return values.parse(Cordon, _reply(node, "cordon", line, guard["errors"])), None
+        return wire.load_value(Cordon, _reply(node, "cordon", line, guard["errors"])), None
     except SparkopsError as error:
         return Cordon(), None if is_unknown_request(error) else error
 

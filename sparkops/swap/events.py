@@ -8,7 +8,7 @@ from typing import Any
 
 from sparkops.notices.catalogue import Code, NoticeState, noted
 from sparkops.swap.journal import Journal, Outcome, Swap
-from sparkops.swap.model import Mode, Phase
+from sparkops.swap.model import Phase
 from sparkops.swap.trouble import next_step, reason
 
 DONE, FAILED, IN_PLACE_FAILED, NEEDS_OPERATOR = 0, 1, 6, 7
@@ -50,7 +50,7 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     yield from _swap(old.swap, new.swap)
     for outcome in fresh:
         if outcome.result != "accepted":
-            yield _end(old, outcome)
+            yield _end(old, new, outcome)
     yield from _stop(old, new)
     if old.hold != new.hold:
         text = hold_text(new) if new.hold else "hold released"
@@ -85,34 +85,18 @@ def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:
         yield SwapEvent("note", f"stopping {', '.join(f'{rank.container} on {rank.node}' for rank in new.halting)}")
 
 
-def _end(old: Journal, outcome: Outcome) -> SwapEvent:
+def _end(old: Journal, new: Journal, outcome: Outcome) -> SwapEvent:
     """Return the end of a swap: the release that serves, and the exit code for its followers."""
-    swap = old.swap
-    release, mode = (swap.target.release, swap.mode.value) if swap else ("", "")
+    swap, serves = old.swap, new.active.release if new.active else ""
+    more: dict[str, Any] = {"release": serves, "mode": swap.way if swap else ""}
     if outcome.result == "done":
-        more = {"result": "done", "exit_code": DONE, "release": release, "mode": mode}
-        if release and mode != Mode.RESTART:  # the restart was told when it began
-            more |= noted(Code.PROMOTED, release)
-        return SwapEvent("end", f"{release} serves" if release else "done", more=more)
-    code = IN_PLACE_FAILED if swap and _was_offline(swap) else FAILED
+        more |= {"result": "done", "exit_code": DONE}
+        if swap and not swap.restarts:  # the restart was told when it began
+            more |= noted(Code.PROMOTED, serves)
+        return SwapEvent("end", f"{serves} serves" if serves else "done", more=more)
+    offline = swap and swap.stops_source and (swap.reverting or swap.reached(Phase.QUIESCE))
     result = "cancelled" if outcome.why in ("cancelled", "held") else "reverted"
-    serves = _serving(old, swap)
-    told = noted(Code.CANCELLED if result == "cancelled" else Code.REVERTED, release, next_step=_history(old))
-    more = {"result": result, "exit_code": code, "release": serves, "mode": mode, "why": outcome.why, **told}
+    code, step = Code.CANCELLED if result == "cancelled" else Code.REVERTED, f"sparkops history {old.service}"
+    more |= {"result": result, "exit_code": IN_PLACE_FAILED if offline else FAILED, "why": outcome.why}
+    more |= noted(code, swap.target.release if swap else "", next_step=step)
     return SwapEvent("end", f"{outcome.why}; {f'{serves} serves' if serves else 'nothing serves'}", more=more)
-
-
-def _history(journal: Journal) -> str:
-    return f"sparkops history {journal.service}"
-
-
-def _was_offline(swap: Swap) -> bool:
-    """Return whether clients had no release for a time: an in-place swap that was reverted."""
-    return swap.mode is Mode.IN_PLACE and (swap.reverting or swap.reached(Phase.QUIESCE))
-
-
-def _serving(old: Journal, swap: Swap | None) -> str:
-    if swap is None:
-        return old.active.release if old.active else ""
-    kept = swap.target if swap.reverting else swap.source
-    return kept.release if kept else ""

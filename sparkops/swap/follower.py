@@ -20,7 +20,7 @@ from sparkops.swap.effects import (
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.model import Answer, Phase, RankSpec
-from sparkops.swap.orders import Armed, Order, RankOrder, Want, unpromoted
+from sparkops.swap.orders import Order, RankOrder, Want, unpromoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,11 @@ def reconcile(order: Order | None, local: Local) -> FollowerEffect | None:
 
 def _effects(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
     if order is not None:
-        yield from _copy(order, local)
-        yield from _boot_record(order.armed, local.record)
+        copy, armed = local.record.copy, order.armed
+        if copy is None or copy.position != order.journal.position:
+            yield KeepCopy(order.journal)
+        if armed and (armed.rank, armed.alone) != (local.record.armed, local.record.alone):
+            yield ArmBoot(armed.rank, armed.alone)
         for rank in order.ranks:
             yield from _stop(rank, local)
         for rank in order.ranks:  # nothing starts before the containers that it replaces are gone
@@ -165,17 +168,6 @@ def _effects(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
         for rank in order.ranks:
             yield from _prove(rank, local)
     yield from _boot(order, local)
-
-
-def _copy(order: Order, local: Local) -> Iterator[FollowerEffect]:
-    copy = local.record.copy
-    if copy is None or copy.position != order.journal.position:
-        yield KeepCopy(order.journal)
-
-
-def _boot_record(ordered: Armed | None, record: Record) -> Iterator[FollowerEffect]:
-    if ordered is not None and (ordered.rank, ordered.alone) != (record.armed, record.alone):
-        yield ArmBoot(ordered.rank, ordered.alone)
 
 
 def _stop(rank: RankOrder, local: Local) -> Iterator[FollowerEffect]:
@@ -231,20 +223,16 @@ def _boot(order: Order | None, local: Local) -> Iterator[FollowerEffect]:
     armed = record.armed
     if armed is None or not record.alone or record.restarts >= RESTARTS:
         return
-    down = armed.container in record.down and record.boot == local.boot
-    if (
-        down
-        or armed.container in local.paused
-        or armed.container in local.by_hand
-        or local.state(armed.container).running
-    ):
+    container, state = armed.container, local.state(armed.container)
+    down = record.down if record.boot == local.boot else frozenset()
+    if state.running or container in down | local.paused | local.by_hand:
         return
     if order and any(rank.rank == armed and rank.want is Want.STOPPED for rank in order.ranks):
         return
-    if local.state(armed.container) is EngineState.ABSENT:
+    if state is EngineState.ABSENT:
         yield CreateEngine(armed)
     elif _fits(armed, local):
-        yield MarkRestart(armed.container)
+        yield MarkRestart(container)
 
 
 def report(node: str, order: Order | None, local: Local, lease: str = "", load: str = "") -> Report:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import Literal
 
 from sparkops.swap.fleet_state import FleetState, why_deposed
@@ -79,19 +78,12 @@ Intent = Deploy | Promote | Cancel | Stop | Hold | Forget
 CHANGED = "the service has changed since this plan; plan again"
 
 
-class Code(IntEnum):
-    """Exit codes of a refusal as in docs/operations.md."""
-
-    BUSY = 4
-    REFUSED = 5
-
-
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The reason why an intent is refused."""
+    """The reason why an intent is refused. `busy`: it may be accepted later."""
 
     why: str
-    code: Code = Code.REFUSED
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,26 +108,8 @@ def accept(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
     """Return the journal that accepts an intent, or the reason why nothing changes."""
     if known := journal.outcome(intent.id):
         return NothingToDo(f"already {known.result}")
-    return _blocked(journal, intent, fleet) or _decided(journal, intent, fleet)
-
-
-def _blocked(journal: Journal, intent: Intent, fleet: FleetState) -> Refused | None:
-    """Return the refusal that applies to every kind of intent; None if there is none."""
-    gives_up = isinstance(intent, Deploy) and set(journal.peers) <= journal.without | intent.without
-    if fleet.deposed(journal):
-        return Refused(why_deposed(journal))
-    if not fleet.confirmed(journal) and not gives_up:
-        return Refused(f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without")
-    if intent.revision != journal.revision:
-        return Refused(CHANGED, Code.BUSY)
-    if journal.stopping:
-        return Refused(f"{journal.service} is being stopped", Code.BUSY)
-    if journal.hold and not isinstance(intent, Hold):
-        return Refused(f"{journal.service} is on hold: {journal.hold}", Code.BUSY)
-    return None
-
-
-def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
+    if blocked := _blocked(journal, intent, fleet):
+        return blocked
     match intent:
         case Deploy():
             return _deploy(journal, intent, fleet)
@@ -151,21 +125,37 @@ def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
             return _forget(journal, intent)
 
 
+def _blocked(journal: Journal, intent: Intent, fleet: FleetState) -> Refused | None:
+    """Return the refusal that applies to every kind of intent; None if there is none."""
+    gives_up = isinstance(intent, Deploy) and set(journal.peers) <= journal.without | intent.without
+    if fleet.deposed(journal):
+        return Refused(why_deposed(journal))
+    if not fleet.confirmed(journal) and not gives_up:
+        return Refused(f"no other guard confirms that {journal.leader} leads; give up lost nodes with --without")
+    if intent.revision != journal.revision:
+        return Refused(CHANGED, busy=True)
+    if journal.stopping:
+        return Refused(changing(journal), busy=True)
+    if journal.hold and not isinstance(intent, Hold):
+        return Refused(f"{journal.service} is on hold: {journal.hold}", busy=True)
+    return None
+
+
 def _deploy(journal: Journal, intent: Deploy, fleet: FleetState) -> Reply:
     swap, active = journal.unfinished, journal.active
     down = fails(journal, fleet)
     confirmed = fleet.confirmed(journal)  # if not, this intent gives up the other guards; nothing moves without it
     stuck = bool(journal.trouble) or not confirmed
     if swap and confirmed and not (stuck and down):
-        return Refused(f"a swap to {swap.target.release} is in phase '{swap.phase}'", Code.BUSY)
+        return Refused(changing(journal), busy=True)
     if active == intent.target and not down:
         return NothingToDo(f"{intent.target.release} is active")
     if intent.mode is Mode.FIRST and kept(journal, intent.without, fails=down, stuck=stuck):
-        return Refused(CHANGED, Code.BUSY)
+        return Refused(CHANGED, busy=True)
     if problem := _unreached(journal, intent, fleet) or _misfit(journal, intent, fleet):
         return Refused(problem)
     if work := leased(intent.target, fleet):
-        return Refused(work, Code.BUSY)
+        return Refused(work, busy=True)
     source = active if intent.mode is not Mode.FIRST else None
     retire = [rank for other in journal.deployments if other != source for rank in other.ranks]
     cleared = journal.changed(active=source, swap=None, without=journal.without | intent.without)
@@ -197,7 +187,7 @@ def _misfit(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
         return f"slot {taken} has the traffic"
     if intent.mode is Mode.FIRST:
         return ""
-    if active is None or journal.unfinished or intent.mode is Mode.RESTART:
+    if active is None or journal.unfinished:
         return f"mode {intent.mode} needs a promoted release, and no swap in progress"
     if active.slot == intent.target.slot:
         return f"slot {active.slot} is that of the active release"
@@ -222,7 +212,7 @@ def _promote(journal: Journal, intent: Promote) -> Reply:
 
 def _cancel(journal: Journal, intent: Cancel) -> Reply:
     swap = journal.swap
-    if swap is None or swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE):
+    if swap is None or swap.reverting or swap.reached(Phase.PROMOTE):
         return Refused("no unfinished swap to cancel")
     return journal.reverted("cancelled").noted(intent.id, "accepted")
 
@@ -241,7 +231,7 @@ def _forget(journal: Journal, intent: Forget) -> Reply:
         return Refused(f"{journal.service} is not stopped: {journal.deployments[0].release} may run")
     if journal.stopped:
         ranks = ", ".join(f"{rank.container} on {rank.node}" for rank in journal.stopped)
-        return Refused(f"{journal.service}: no guard has confirmed that these have stopped: {ranks}", Code.BUSY)
+        return Refused(f"{journal.service}: no guard has confirmed that these have stopped: {ranks}", busy=True)
     return journal.noted(intent.id, "accepted", forgotten=True, previous=None, trouble="")
 
 

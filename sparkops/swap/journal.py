@@ -31,7 +31,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A change from `source` to `target`. A revert is a swap with the two exchanged."""
+    """A change from `source` to `target`. A revert is a swap with the two exchanged, a restart a return to itself."""
 
     intent: str
     mode: Mode
@@ -52,7 +52,7 @@ class Swap:
         """The phases that this swap goes through."""
         skipped = {Phase.WORKERS} if self.target.alone else set()
         if self.reverting:
-            skipped |= {Phase.BAKE}
+            skipped |= {Phase.PREPARE, Phase.BAKE, *((Phase.PROMOTE,) if self.restarts else ())}
         return tuple(phase for phase in PHASES[self.mode] if phase not in skipped)
 
     @property
@@ -65,6 +65,16 @@ class Swap:
         return self.phase.order >= phase.order
 
     @property
+    def restarts(self) -> bool:
+        """Whether the promoted release starts again, since it is dead or a rank of several has ended."""
+        return self.source == self.target
+
+    @property
+    def way(self) -> str:
+        """The mode, as people are told it."""
+        return "restart" if self.restarts else self.mode.value
+
+    @property
     def before(self) -> Deployment | None:
         """The previous release once the target is promoted. A move of a release keeps the one that served before it."""
         source, previous = self.source, self.previous
@@ -75,7 +85,7 @@ class Swap:
     @property
     def stops_source(self) -> bool:
         """Whether the source's containers are stopped before the target starts."""
-        return self.mode in (Mode.IN_PLACE, Mode.RESTART)
+        return self.mode is Mode.IN_PLACE
 
     @property
     def keeps_source(self) -> bool:
@@ -214,10 +224,8 @@ class Journal:
 
     def restarted(self, why: str = "") -> Journal:
         """Stop and start every rank of the active release, since one of several ended, or the release is dead."""
-        active = present(self.active)
-        key, previous = self._key(), self.previous
-        phase = PHASES[Mode.RESTART][0]
-        swap = Swap(f"restart {key}", Mode.RESTART, active, active, key, phase, previous=previous, why=why)
+        active, key = present(self.active), self._key()
+        swap = Swap(f"restart {key}", Mode.IN_PLACE, active, active, key, Phase.QUIESCE, reverting=True, why=why)
         return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
 
     def advanced(self) -> Journal:
@@ -225,51 +233,40 @@ class Journal:
         swap = present(self.swap)
         phase = swap.following
         if phase is None:
-            return self._ended(swap)
+            return self.settled(swap.why)
         changes: dict[str, Any] = {"swap": replace(swap, phase=phase), "trouble": ""}
         if phase is Phase.PROMOTE:
-            changes |= {"active": swap.target, "previous": swap.before}
-            changes["restarts"] = 0
+            changes |= {"active": swap.target, "previous": swap.before, "restarts": 0}
         return self.changed(**changes)
-
-    def _ended(self, swap: Swap) -> Journal:
-        ranks = swap.source.ranks if swap.source is not None and swap.mode is not Mode.RESTART else ()
-        return self._over(ranks, "reverted" if swap.reverting else "done", swap.why)
 
     def _over(self, ranks: Iterable[RankSpec], result: str, why: str, **changes: Any) -> Journal:
         """End the swap with a result; these containers stop."""
         outcomes = self._with(present(self.swap).intent, result, why)
         return self.changed(swap=None, stopped=self._stopped(ranks), outcomes=outcomes, trouble="", **changes)
 
-    def reverted(self, why: str, *, restarts: bool = False) -> Journal:
+    def reverted(self, why: str) -> Journal:
         """Return to the source: at once where it has the traffic, otherwise by a swap in reverse.
 
-        `restarts`: whether the release that is returned to has ended beside the other one. It starts in its place.
+        A return that starts its release again is retried within the budget.
         """
         swap = present(self.swap)
-        entry = Phase.FREE
-        if restarts and swap.reached(Phase.SWITCH) and not swap.stops_source:
-            swap, entry = replace(swap, mode=Mode.IN_PLACE), Phase.QUIESCE
-        if swap.reverting or swap.mode is Mode.RESTART:
-            return self._retried(replace(swap, phase=entry, why=why))
         if swap.source is None and swap.reached(Phase.SWITCH):
             return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
-        if swap.keeps_source:
-            return self._over(swap.target.ranks, "reverted", why)
-        target, key = present(swap.source), self._key()
-        back = replace(swap, target=target, source=swap.target, phase=_entry(swap), reverting=True, key=key, why=why)
-        return self.changed(swap=back, starts=self.starts + 1, trouble="")
+        if swap.keeps_source or (swap.reverting and not swap.stops_source):
+            return self.settled(why)
+        if swap.reverting and self.restarts >= RESTARTS:
+            return self if self.trouble else self.changed(trouble=why)
+        back = swap if swap.reverting else replace(swap, target=present(swap.source), source=swap.target)
+        back = replace(back, phase=_entry(swap), reverting=True, key=self._key(), why=why)
+        return self.changed(swap=back, starts=self.starts + 1, restarts=self.restarts + swap.reverting, trouble="")
 
-    def _retried(self, swap: Swap) -> Journal:
-        """Retry the start of the release that a revert or restart returns to, within the budget."""
-        if self.restarts >= RESTARTS:
-            return self if self.trouble else self.changed(trouble=swap.why)
-        retry = replace(swap, key=self._key())
-        return self.changed(swap=retry, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
-
-    def stayed(self, why: str) -> Journal:
-        """End a return that does not happen: the promoted release serves, the other one stops."""
-        return self._over(present(self.swap).target.ranks, "done", why)
+    def settled(self, why: str) -> Journal:
+        """End the swap: what is promoted stays, and is restarted if it has ended; the other release stops."""
+        swap = present(self.swap)
+        promoted = self.active == swap.target
+        other = swap.source if promoted else swap.target
+        ranks = other.ranks if other and other != self.active else ()
+        return self._over(ranks, "reverted" if promoted == swap.reverting and not swap.restarts else "done", why)
 
     def ended(self) -> Journal:
         """Give up a service whose last release is lost: the rest of its swap stops."""
@@ -300,6 +297,6 @@ def present(value: Present | None) -> Present:
 
 def _entry(swap: Swap) -> Phase:
     """Return the first phase of a revert. In place the source may be about to end from FREE on: it starts again."""
-    if swap.mode is Mode.IN_PLACE and swap.reached(Phase.FREE):
-        return Phase.QUIESCE if swap.reached(Phase.SWITCH) else Phase.FREE
+    if swap.mode is Mode.IN_PLACE and (swap.reverting or swap.reached(Phase.FREE)):
+        return Phase.FREE if swap.offline and swap.phase is not Phase.QUIESCE else Phase.QUIESCE
     return Phase.SWITCH

@@ -20,7 +20,7 @@ def step(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     if fleet.deposed(journal) or not fleet.confirmed(journal):
         return None
     effect = _due(journal, fleet)
-    if effect is None or effect != fleet.tried:
+    if effect != fleet.tried:
         return effect
     why = f"{effect}: {fleet.why or 'it changes nothing'}"
     return _give_up(journal, fleet, why, waited_s=fleet.tried_s) or effect
@@ -39,8 +39,8 @@ def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
 def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
     """Revert if the target has failed; enter the next phase if this one has ended."""
     if why := failure(journal, swap, fleet):
-        other = swap.target if swap.reverting else swap.source
-        reverted = journal.reverted(why, restarts=_rests(journal, other, fleet))
+        ends = not swap.stops_source and _rests(journal, swap.source, fleet)
+        reverted = journal.settled(why) if ends else journal.reverted(why)
         restarts = reverted.restarts > journal.restarts
         waits = reverted is journal or (restarts and journal.pauses(fleet.rested_s))
         return None if waits else WriteJournal(reverted)
@@ -85,14 +85,12 @@ def _unset(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
 
 def _waits(swap: Swap, fleet: FleetState) -> str:
     """Return what a phase waits for, as far as reports say it."""
-    reports = {rank: fleet.reports.get(rank.node) for rank in swap.target.ranks}
-    lacks = [
-        f"{rank.node}: {known.problem}"
-        for rank, report in reports.items()
-        if report and (known := report.engine(rank.container)).problem
-    ]
+    for rank in swap.target.ranks:
+        report = fleet.reports.get(rank.node)
+        if report and (problem := report.engine(rank.container).problem):
+            return f"{rank.node}: {problem}"
     work = leased(swap.target, fleet) if swap.phase is Phase.PREPARE else ""
-    return next(iter(lacks), "") or work or queued(swap.target, fleet) or f"no progress in phase '{swap.phase}'"
+    return work or queued(swap.target, fleet) or f"no progress in phase '{swap.phase}'"
 
 
 def _give_up(
@@ -108,8 +106,6 @@ def _give_up(
         return None
     if _returns(journal, fleet):
         return WriteJournal(journal.reverted(why))
-    if _stays(journal, fleet):
-        return WriteJournal(journal.stayed(why))
     return None if journal.trouble else WriteJournal(journal.changed(trouble=why))
 
 
@@ -123,23 +119,13 @@ def _returns(journal: Journal, fleet: FleetState) -> bool:
     return swap.keeps_source or (in_place and (swap.phase is Phase.QUIESCE or starts))
 
 
-def _stays(journal: Journal, fleet: FleetState) -> bool:
-    """Return whether a promoted release, which a swap in reverse was to replace, has kept the traffic and answers."""
-    swap, gateway = journal.swap, fleet.gateway
-    if not (swap and swap.source and gateway) or swap.phase is not Phase.SWITCH or journal.stopping:
-        return False
-    kept = swap.reverting and swap.source == journal.active and gateway.serves(swap.source)
-    return kept and gateway.answer(swap.source) is Answer.YES
-
-
 def _stop(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     """Stop the service: traffic first, then open requests, then engines. A release in no slot has no requests."""
     pointed = (item for item in journal.deployments if fleet.gateway and fleet.gateway.has(item))
     empty = (drained(item, fleet) for item in pointed)
     for reached in (move(journal, fleet, None), *empty):
         if reached is Answer.UNKNOWN:
-            why = "the gateway cannot be read; the service is not stopped"
-            return _give_up(journal, fleet, why)
+            return _give_up(journal, fleet, "the gateway cannot be read; the service is not stopped")
         if reached is not Answer.YES:
             return None if isinstance(reached, Answer) else reached
     return WriteJournal(journal.offline())
@@ -163,7 +149,7 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
     if active is None:
         return SwitchTraffic(None) if gateway.active else _recovered(journal)
     if answer is Answer.NO:
-        return _repair(journal, active, fleet)
+        return _repair(journal, active, fleet, gateway)
     if answer is Answer.YES and not gateway.serves(active):
         return SwitchTraffic(active)
     if why := fleet.garbled(journal, active):
@@ -179,7 +165,7 @@ def _recovered(journal: Journal) -> LeaderEffect | None:
     return WriteJournal(journal.changed(trouble="")) if journal.trouble else None
 
 
-def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEffect | None:
+def _repair(journal: Journal, active: Deployment, fleet: FleetState, gateway: GatewayView) -> LeaderEffect | None:
     """Restart what is dead, and a replica over several nodes as a whole; the guard restarts a lone rank that has ended.
 
     An engine that only does not answer is not restarted: the watch of its guard must find too that it makes no step.
@@ -188,18 +174,15 @@ def _repair(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEf
     if by_hand := next((engine.container for engine in known if engine and engine.by_hand), ""):
         return _give_up(journal, fleet, f"{by_hand}{BY_HAND}")
     dead = fleet.dead(journal, active)
-    ended = fleet.all(journal, active.ranks, RUNNING) is Answer.NO and not active.alone
-    if (dead or ended) and journal.restarts < RESTARTS:
+    if (dead or _rests(journal, active, fleet)) and journal.restarts < RESTARTS:
         return None if journal.pauses(fleet.rested_s) else WriteJournal(journal.restarted(dead))
-    why = fleet.gateway.failed(active) if fleet.gateway else f"{active.release} does not answer"
-    return _give_up(journal, fleet, why)
+    return _give_up(journal, fleet, gateway.failed(active))
 
 
 def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     """Return why the target has failed; empty if it has not, or while that is unknown."""
-    if swap.reached(Phase.SWITCH):
-        return _failed_serving(journal, swap, fleet)
-    return _failed_starting(journal, swap, fleet)
+    failed = _failed_serving if swap.reached(Phase.SWITCH) else _failed_starting
+    return failed(journal, swap, fleet)
 
 
 def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
@@ -209,7 +192,7 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
             continue
         engine = report.engine(rank.container)
         absent = engine.state is EngineState.ABSENT  # no start that the report could name
-        if engine.refused and (swap.reverting or swap.mode is Mode.RESTART):
+        if engine.refused and swap.reverting:
             continue  # there is nothing better to start, and its guard retries
         if engine.problem and (report.follows(journal) if absent else engine.key == swap.key):
             return f"{rank.node}: {engine.problem}"
@@ -226,10 +209,9 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
 def _not_answering(swap: Swap, gateway: GatewayView, where: str = "") -> str:
     """Return that the target does not answer, with what failed.
 
-    A return or restart is retried, and keeps one text: another one would be a new revision of the journal at each look.
+    A return is retried, and keeps one text: another one would be a new revision of the journal at each look.
     """
-    plain = swap.reverting or swap.mode is Mode.RESTART
-    return f"{swap.target.release} does not answer{where}" if plain else gateway.failed(swap.target, where)
+    return f"{swap.target.release} does not answer{where}" if swap.reverting else gateway.failed(swap.target, where)
 
 
 def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
@@ -239,25 +221,25 @@ def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     watch may find garbage in what it answers.
 
     An in-place swap has stopped the other one, so until its promotion it returns without that answer, as does any swap
-    whose old release has ended too: it is restarted. A first deploy has none. A return or restart counts as failed only
-    until it gets the traffic.
+    whose old release has ended too: it is restarted. A first deploy has none. A return counts as failed until it gets
+    the traffic, and beside the other release if that is promoted and answers, or has ended too.
     """
     gateway = fleet.gateway
     if gateway is None:
         return ""
     fails = gateway.answer(swap.target) is Answer.NO
-    if swap.reverting or swap.mode is Mode.RESTART:
-        offline = swap.stops_source and gateway.active is None
-        ends = _rests(journal, swap.target, fleet) and gateway.answer(swap.source) is Answer.NO
-        return _not_answering(swap, gateway) if fails and (offline or ends) else ""
+    if swap.reverting:
+        offline, source = swap.stops_source and gateway.active is None, gateway.answer(swap.source)
+        ends = _rests(journal, swap.target, fleet) and source is Answer.NO
+        stays = swap.source == journal.active and source is Answer.YES
+        return _not_answering(swap, gateway) if fails and (offline or ends or stays) else ""
     lost = fleet.garbled(journal, swap.target) if swap.reached(Phase.PROMOTE) else ended(journal, swap, fleet)
     if not fails and not lost:
         return ""
-    in_place = swap.mode is Mode.IN_PLACE and not swap.reached(Phase.PROMOTE)
+    starts = not swap.reached(Phase.PROMOTE) and (swap.stops_source or _rests(journal, swap.source, fleet))
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = not swap.stops_source and gateway.answer(swap.source) is Answer.YES
-    rests = _rests(journal, swap.source, fleet) and not swap.reached(Phase.PROMOTE)
-    return (lost or _not_answering(swap, gateway)) if in_place or first or other or rests else ""
+    return (lost or _not_answering(swap, gateway)) if starts or first or other else ""
 
 
 def _rests(journal: Journal, release: Deployment | None, fleet: FleetState) -> bool:

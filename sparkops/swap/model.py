@@ -32,8 +32,6 @@ class Mode(StrEnum):
     """On other nodes."""
     IN_PLACE = "in-place"
     """On the old release's nodes, after the old release stopped."""
-    RESTART = "restart"
-    """The same release again, after a rank of several ended."""
 
 
 class Phase(StrEnum):
@@ -66,7 +64,6 @@ PHASES: Mapping[Mode, tuple[Phase, ...]] = {
     Mode.BESIDE: _WARM,
     Mode.ACROSS: _WARM,
     Mode.IN_PLACE: (Phase.PREPARE, Phase.QUIESCE, Phase.FREE, *_START, Phase.BAKE, Phase.PROMOTE),
-    Mode.RESTART: (Phase.QUIESCE, Phase.FREE, *_START),
 }
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from sparkops.swap.effects import RequestHold
 from sparkops.swap.journal import Journal, Swap, present
-from sparkops.swap.model import Deployment, Mode, Phase, RankSpec
+from sparkops.swap.model import Deployment, Phase, RankSpec
 
 DRAIN_S = 15.0
 """First prediction of a drain in seconds: a choice, as nothing is known of its requests. It is corrected in time."""
@@ -66,7 +66,7 @@ def _ranks(journal: Journal, node: str) -> Iterator[RankOrder]:
     if swap:
         for rank in swap.target.on(node):
             yield _target(swap, rank)
-        for rank in swap.source.on(node) if swap.source and swap.mode is not Mode.RESTART else ():
+        for rank in swap.source.on(node) if swap.source and not swap.restarts else ():
             frees = swap.stops_source and swap.reached(Phase.FREE)
             yield RankOrder(rank, Want.STOPPED if frees else Want.AS_IS)
     for rank in journal.stopped:
@@ -134,8 +134,7 @@ def load_ahead(journal: Journal, node: str) -> str:
     swap = journal.swap if not journal.trouble else None
     if swap is None or swap.reached(Phase.PROMOTE if swap.stops_source else Phase.SWITCH):
         return ""
-    ranks = (*swap.target.ranks, *(swap.source.ranks if swap.source else ()))
-    on_node = any(rank.node == node for rank in ranks)
+    on_node = any(node in release.nodes for release in (swap.target, swap.source) if release)
     return f"the swap of {journal.service} to {swap.target.release} is in phase '{swap.phase}'" if on_node else ""
 
 

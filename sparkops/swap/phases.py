@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from sparkops.swap.effects import CutRequests, LeaderEffect, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineState, FleetState, Report
 from sparkops.swap.journal import Journal, Swap, present
-from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec
+from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import hold
 
 RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
@@ -29,18 +29,18 @@ def move(journal: Journal, fleet: FleetState, to: Deployment | None) -> LeaderEf
     return SwitchTraffic(to, request_hold) if fleet.replicated(journal) else Answer.UNKNOWN
 
 
-def drained(source: Deployment, fleet: FleetState, *, dead: bool = False) -> LeaderEffect | Answer:
+def drained(source: Deployment, fleet: FleetState, *, restarts: bool = False) -> LeaderEffect | Answer:
     """Return whether no request is in progress in a release; UNKNOWN if they cannot be counted.
 
-    `dead`: whether no request in it can end well.
+    `restarts`: whether it starts again, so that no request in it can end well while it does not answer.
     """
-    requests = fleet.gateway.requests(source) if fleet.gateway else None
-    if requests is None:
+    gateway = fleet.gateway
+    if gateway is None or (requests := gateway.requests(source)) is None:
         return Answer.UNKNOWN
     if not requests:
         return Answer.YES
-    over = dead or fleet.sampled_s >= source.limits.drain_s or _has_ended(source, fleet)
-    return CutRequests(source) if over else Answer.LATER
+    dead = (restarts and gateway.answer(source) is Answer.NO) or _has_ended(source, fleet)
+    return CutRequests(source) if dead or fleet.sampled_s >= source.limits.drain_s else Answer.LATER
 
 
 def _has_ended(deployment: Deployment, fleet: FleetState) -> bool:
@@ -71,11 +71,8 @@ def _prepare(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | 
 
 def leased(target: Deployment, fleet: FleetState) -> str:
     """Return the work on a node of the target that must end before an engine loads; empty without any."""
-    for rank in target.ranks:
-        report = fleet.reports.get(rank.node)
-        if report and report.lease and not report.engine(rank.container).state.running:
-            return f"{rank.node}: no engine loads during the {report.lease}"
-    return ""
+    works = ((report.node, report.lease) for report in _before(target, fleet) if report.lease)
+    return next((f"{node}: no engine loads during the {work}" for node, work in works), "")
 
 
 def queued(target: Deployment, fleet: FleetState) -> str:
@@ -83,11 +80,16 @@ def queued(target: Deployment, fleet: FleetState) -> str:
 
     It is waited for before the old release stops, too. A load may take hours, and is watched by its own guard.
     """
+    loads = ((report.node, report.load) for report in _before(target, fleet) if report.load)
+    return next((f"{node}: {engine} loads first" for node, engine in loads), "")
+
+
+def _before(target: Deployment, fleet: FleetState) -> Iterator[Report]:
+    """Yield the reports of nodes where a rank of the target does not run yet."""
     for rank in target.ranks:
         report = fleet.reports.get(rank.node)
-        if report and report.load and not report.engine(rank.container).state.running:
-            return f"{rank.node}: {report.load} loads first"
-    return ""
+        if report and not report.engine(rank.container).state.running:
+            yield report
 
 
 def is_gone(journal: Journal, fleet: FleetState, rank: RankSpec) -> bool:
@@ -109,16 +111,9 @@ def _free(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     return fleet.all(journal, [rank for rank in ranks if rank.node in swap.target.nodes], AT_REST)
 
 
-def _workers(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    return _started(journal, swap, fleet, swap.target.workers)
-
-
 def _start(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    return _started(journal, swap, fleet, swap.target.ranks)
-
-
-def _started(journal: Journal, swap: Swap, fleet: FleetState, ranks: Iterable[RankSpec]) -> Answer:
-    """Return whether these ranks run; LATER while another service's engine loads on one of the nodes."""
+    """Wait until workers run, and rank 0 after them; LATER while another service's engine loads on one of the nodes."""
+    ranks = swap.target.workers if swap.phase is Phase.WORKERS else swap.target.ranks
     running = fleet.all(journal, ranks, RUNNING)
     return Answer.LATER if running is Answer.NO and queued(swap.target, fleet) else running
 
@@ -147,10 +142,6 @@ def proven(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     return Answer.YES if passed else Answer.LATER
 
 
-def _switch(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
-    return move(journal, fleet, swap.target)
-
-
 def ended(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     """Return which rank of the target has ended or failed since the switch, as its guard reports; empty without any.
 
@@ -168,7 +159,7 @@ def _bake(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     if fleet.gateway is None:
         return Answer.UNKNOWN
     running = fleet.all(journal, swap.target.ranks, RUNNING)
-    if running is not Answer.YES and not swap.reverting:
+    if running is not Answer.YES:
         return running
     baked = swap.automatic and fleet.sampled_s >= swap.target.limits.bake_s
     answer = fleet.gateway.answer(swap.target)
@@ -181,20 +172,15 @@ def _promote(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     A guard starts a lone engine that has ended from its boot record. A replica over several nodes that no longer
     answers is restarted as a whole after the swap.
     """
-    armed = all(_is_armed(journal, rank, fleet.reports.get(rank.node)) for rank in swap.target.ranks)
+    known = [(rank, fleet.reports.get(rank.node)) for rank in swap.target.ranks]
+    armed = all(report and report.follows(journal) and report.armed == rank.container for rank, report in known)
     lost = not swap.target.alone and fleet.gateway and fleet.gateway.answer(swap.target) is Answer.NO
     running = lost or fleet.all(journal, swap.target.ranks, RUNNING) is Answer.YES
     return Answer.YES if armed and running and fleet.replicated(journal) else Answer.NO
 
 
-def _is_armed(journal: Journal, rank: RankSpec, report: Report | None) -> bool:
-    return report is not None and report.follows(journal) and report.armed == rank.container
-
-
 def _drain(_: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
-    source = present(swap.source)
-    dead = swap.mode is Mode.RESTART and fleet.gateway is not None and fleet.gateway.answer(source) is Answer.NO
-    return drained(source, fleet, dead=dead)
+    return drained(present(swap.source), fleet, restarts=swap.restarts)
 
 
 def _retire(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
@@ -215,11 +201,11 @@ RULES: Mapping[Phase, Rule] = {
     Phase.PREPARE: _prepare,
     Phase.QUIESCE: _quiesce,
     Phase.FREE: _free,
-    Phase.WORKERS: _workers,
+    Phase.WORKERS: _start,
     Phase.START: _start,
     Phase.LOAD: _load,
     Phase.VERIFY: _verify,
-    Phase.SWITCH: _switch,
+    Phase.SWITCH: lambda journal, swap, fleet: move(journal, fleet, swap.target),
     Phase.BAKE: _bake,
     Phase.PROMOTE: _promote,
     Phase.DRAIN: _drain,

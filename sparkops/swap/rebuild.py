@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Mode, Phase, RankSpec
+from sparkops.swap.model import Phase, RankSpec
 
 
 def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: int = 0) -> Journal:
@@ -32,8 +32,7 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: i
     )
     if swap is None:
         return journal
-    forward = not swap.reverting and swap.mode is not Mode.RESTART
-    if forward and swap.source not in (None, *dead):
+    if not swap.reverting and swap.source not in (None, *dead):
         stays = swap.reached(Phase.SWITCH if swap.stops_source else Phase.PROMOTE)
         return journal if stays and swap.target not in dead else journal.reverted("gateway rebuild")
     return journal.ended() if swap.target in dead else journal

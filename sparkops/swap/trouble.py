@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from sparkops.swap.journal import Journal, present
-from sparkops.swap.model import Mode, Phase
+from sparkops.swap.model import Phase
 
 NEXT = "\nnext: "
 """Separates a reason from a next step of its own, in one text of a guard."""
@@ -82,12 +82,12 @@ def _of_release(journal: Journal, service: str, why: str, missing: Collection[st
 def _of_swap(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:
     """Yield the way out of a swap: what it waits for is shown by doctor.
 
-    It is cancelled where the old release may return: a return or restart has none, nor has a first deploy.
+    It is cancelled where the old release may return: a return has none, nor has a first deploy.
     """
     swap = present(journal.swap)
     waits = why.startswith("no progress in phase")
     yield "sparkops doctor" if waits else f"sparkops logs {service}"
-    ends = swap.reverting or swap.mode is Mode.RESTART or swap.reached(Phase.PROMOTE)
+    ends = swap.reverting or swap.reached(Phase.PROMOTE)
     returns = swap.source is not None and not ends and not swap.source.nodes & set(missing)
     if waits and returns:
         yield f"sparkops cancel {service}"

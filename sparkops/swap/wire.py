@@ -7,9 +7,14 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from sparkops.swap.values import WireError, require_schema
+from sparkops.errors import SparkopsError
+from sparkops.swap.journal import SCHEMA
 
 Value = TypeVar("Value")
+
+
+class WireError(SparkopsError):
+    """A message or file that this version cannot read."""
 
 
 def dump(kind: type[Value], value: Value) -> bytes:
@@ -25,12 +30,15 @@ def plain(kind: type[Value], value: Value) -> Any:
 def load(kind: type[Value], text: bytes) -> Value:
     """Read a value. Raises WireError for a broken value, another kind, or one of a newer version."""
     try:
-        value: Value = _adapter(kind).validate_json(text)
+        value: Value = _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise WireError(f"{kind.__name__}: {where}: {first['msg']}") from None
-    return require_schema(kind, value)
+    if (schema := getattr(value, "schema", SCHEMA)) > SCHEMA:
+        step = "Use the version of sparkops that last deployed to this fleet, or a newer one."
+        raise WireError(f"{kind.__name__}: schema {schema}; expected up to {SCHEMA}", next_step=step)
+    return value
 
 
 def load_value(kind: type[Value], parsed: Any) -> Value:

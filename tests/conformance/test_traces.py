@@ -77,7 +77,7 @@ def test_a_failure_of_another_kind_or_node_is_a_difference(why: str) -> None:
         (
             ACROSS,
             "journal",
-            "ranks = swap.source.ranks if swap.source is not None and swap.mode is not Mode.RESTART else ()",
+            "ranks = other.ranks if other and other != self.active else ()",
             "ranks = ()",
             "n2 old",
         ),

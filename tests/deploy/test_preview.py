@@ -13,7 +13,7 @@ from sparkops.guard_client import engine_spec
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState
-from sparkops.swap.intents import Code, Deploy, Refused, accept
+from sparkops.swap.intents import Deploy, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
 from tests.deploy.states import deployed, serving, swapping, target
@@ -108,7 +108,7 @@ def test_a_deploy_waits_for_work_on_its_nodes_and_a_warm_release_does_not() -> N
 
     refused = accept(state.journal, target(node="n2"), fleet)
 
-    assert refused == Refused("n2: no engine loads during the build of image x by ann@laptop", Code.BUSY)
+    assert refused == Refused("n2: no engine loads during the build of image x by ann@laptop", busy=True)
     (rank,) = target(node="n2").target.ranks
     warm = replace(leased["n2"], engines=(EngineReport(rank.container, EngineState.HEALTHY),))
     assert isinstance(accept(state.journal, target(node="n2"), replace(fleet, reports={**leased, "n2": warm})), Journal)

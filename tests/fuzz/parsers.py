@@ -36,7 +36,7 @@ from sparkops.startup.verdict import Line, Sample, Watch, advance
 from sparkops.status import observation, starting
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 from sparkops.transfer import commands as transfers
 from sparkops.weights import checkpoint, prepare
 

@@ -30,10 +30,10 @@ from sparkops.errors import ConfigError, SparkopsError
 from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
 from sparkops.status import observation
-from sparkops.swap import values, wire
+from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import Order
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 from tests.conftest import CAPTURED
 from tests.examples import RECIPE
 from tests.fuzz.parsers import PARSERS, UNITS, log
@@ -272,7 +272,7 @@ KINDS = (Journal, Order, messages.Envelope, messages.Orders, messages.GuardReply
 def test_a_value_of_a_swap(kind: type, value: Any, text: bytes) -> None:
     holds(lambda: wire.load(kind, text), WireError)
     holds(lambda: wire.load(kind, json.dumps(value).encode()), WireError)
-    holds(lambda: values.parse(kind, value), WireError)
+    holds(lambda: wire.load_value(kind, value), WireError)
 
 
 @given(packed=st.binary(max_size=200))

@@ -15,7 +15,7 @@ from sparkops.guard.state import State
 from sparkops.guard_client.cordon import Cordon, Displaced
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
-from sparkops.swap import values, wire
+from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
@@ -60,7 +60,7 @@ def test_a_cordon_that_cannot_be_read_counts_as_one(state: State) -> None:
 
 
 def test_a_client_reads_the_cordon_as_the_guard_wrote_it() -> None:
-    assert values.parse(Cordon, json.loads(wire.dump(Cordon, TAKEN))) == TAKEN
+    assert wire.load_value(Cordon, json.loads(wire.dump(Cordon, TAKEN))) == TAKEN
 
 
 def test_the_last_speeds_of_the_last_releases_are_kept(state: State) -> None:

@@ -105,6 +105,7 @@ def reports(**changes: object) -> bytes:
         b'{"problem": "\\ud800"}',
         b"\xff\xfe",
         reports(term=[3]),
+        reports(term="3"),
         reports(term=0.5),
         reports(revision=None),
         reports(engines={}),
@@ -125,13 +126,12 @@ def test_a_reply_that_is_no_report_is_a_lost_connection(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        reports(term="3"),
         reports(term=10**100, revision=-(10**100)),
         reports(engines=[{"container": "c", "state": "healthy"}] * 20_000),
         json.dumps({"progress": {"chat": {"c": "\x1b]0;x\x07\n" * 1000}}}).encode(),
         json.dumps({"reports": {f"s{number}": GOOD for number in range(20_000)}}).encode(),
     ],
-    ids=["a number as text", "huge numbers", "many engines", "control characters", "many services"],
+    ids=["huge numbers", "many engines", "control characters", "many services"],
 )
 def test_a_report_of_any_size_up_to_the_limit_is_a_value(body: bytes) -> None:
     with replying(body) as link:

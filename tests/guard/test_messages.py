@@ -14,7 +14,7 @@ from sparkops.guard.messages import Envelope, MessageRefused, Orders
 from sparkops.swap import wire
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.orders import Order
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 
 KEY = messages.derive(b"fleet key", "spark-2")
 ENVELOPE = Envelope("order", "spark-1", "spark-2", 3, 17, "link", "theirs", "mine")

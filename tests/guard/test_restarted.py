@@ -226,7 +226,7 @@ def test_a_worker_rank_has_loaded_as_the_kept_journal_says(
         swap = begun(phase, Mode.BESIDE).swap
         assert swap
         assert SERVING.active
-        restart = replace(SERVING, swap=replace(swap, mode=Mode.RESTART, target=SERVING.active, source=SERVING.active))
+        restart = replace(SERVING, swap=replace(swap, target=SERVING.active, source=SERVING.active))
         service.record = replace(service.record, copy=restart)
 
     assert list(service.expendable()) == expendable

@@ -16,7 +16,7 @@ from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Phase
-from sparkops.swap.values import WireError
+from sparkops.swap.wire import WireError
 from tests.deploy.states import EMPTY, REPLY, deployed, reported, serving, swapping
 from tests.deploy.swaps import NEW, OLD
 

@@ -42,11 +42,11 @@ HANDWRITTEN = (
     Fault(3, "the boot record starts an engine whatever memory is free", "follower",
           "elif _fits(armed, local):", "else:"),
     Fault(3, "the boot record starts what an operator stopped", "follower",
-          "armed.container in local.by_hand", "False"),
+          "container in down | local.paused | local.by_hand", "container in down | local.paused"),
     Fault(3, "a promotion ends before the boot record is written", "phases",
           "return Answer.YES if armed and running and fleet.replicated(journal) else Answer.NO", "return Answer.YES"),
     Fault(15, "a bake ends although a rank has ended", "phases",
-          "if running is not Answer.YES and not swap.reverting:", "if False:"),
+          "if running is not Answer.YES:", "if False:"),
     Fault(15, "a promotion ends although a rank has ended", "phases",
           "if armed and running and fleet.replicated(journal)", "if armed and fleet.replicated(journal)"),
     Fault(4, "a switch does not wait for another guard's copy", "phases",
@@ -75,8 +75,9 @@ HANDWRITTEN = (
     Fault(7, "a hold lets a swap continue that has not switched", "intents",
           'changed = journal.reverted("held") if stops else journal', "changed = journal"),
     Fault(8, "requests that nobody can count are drained", "phases",
-          "    if requests is None:\n        return Answer.UNKNOWN",
-          "    if requests is None:\n        return Answer.YES"),
+          "    if gateway is None or (requests := gateway.requests(source)) is None:\n        return Answer.UNKNOWN",
+          "    if gateway is None:\n        return Answer.UNKNOWN\n"
+          "    if (requests := gateway.requests(source)) is None:\n        return Answer.YES"),
     Fault(11, "a verdict on an earlier start counts", "phases", "proof.proven_key == swap.key", "True"),
     Fault(12, "rank 0 starts with the workers", "orders",
           "begins = Phase.WORKERS if rank in tuple(swap.target.workers) else Phase.START", "begins = Phase.WORKERS"),
@@ -89,18 +90,18 @@ HANDWRITTEN = (
           "if not gateway.has(deployment) and gateway.active is not deployment.slot:",
           "if not gateway.has(deployment) and gateway.active is None:"),
     Fault(19, "a change of the gateway that fails is no answer", "leader",
-          "if effect is None or effect != fleet.tried:", "if True:"),
+          "if effect != fleet.tried:", "if True:"),
     Fault(19, "a start that Docker refused is counted", "follower",
           "return replace(self, restarts=max(self.restarts - 1, 0))", "return self"),
     Fault(19, "a refused start of the old release has failed", "leader",
-          "if engine.refused and (swap.reverting or swap.mode is Mode.RESTART):", "if False:"),
+          "if engine.refused and swap.reverting:", "if False:"),
     Fault(19, "an in-place swap stops the old release during a lease", "phases",
           "if ending or leased(swap.target, fleet):", "if ending:"),
     Fault(20, "a release starts on a cordoned node", "phases",
-          "if report and report.lease and not report.engine(rank.container).state.running:", "if False:"),
+          "for report in _before(target, fleet) if report.lease)", "for report in () if report.lease)"),
     Fault(19, "an engine that is about to end gets the traffic back", "journal",
-          "if swap.mode is Mode.IN_PLACE and swap.reached(Phase.FREE):",
-          "if swap.mode is Mode.IN_PLACE and swap.reached(Phase.WORKERS):"),
+          "if swap.mode is Mode.IN_PLACE and (swap.reverting or swap.reached(Phase.FREE)):",
+          "if swap.mode is Mode.IN_PLACE and (swap.reverting or swap.reached(Phase.WORKERS)):"),
     Fault(19, "an operator is needed for ever", "leader",
           "if reached is Answer.LATER and journal.trouble and fleet.waited_s < longest_s:", "if False:"),
     Fault(19, "a deploy that nothing serves beside is reverted on unknown", "leader",
@@ -110,7 +111,7 @@ HANDWRITTEN = (
     Fault(19, "the old release waits for nodes that it does not need", "phases",
           "[rank for rank in ranks if rank.node in swap.target.nodes]", "ranks"),
     Fault(19, "a promoted container that was removed is not created", "follower",
-          "if local.state(armed.container) is EngineState.ABSENT:", "if False:"),
+          "if state is EngineState.ABSENT:", "if False:"),
     Fault(14, "a deploy to a node that the leader does not reach is accepted", "intents",
           "if missing else", "if False else"),
 )  # fmt: skip
@@ -125,15 +126,6 @@ EQUIVALENT: Mapping[str, str] = {
     "orders._ranks: `for rank in journal.stopped: if rank` before `if swap: for rank in swap.target.on(`": UNORDERED,
     "orders._ranks: `for rank in swap.source.on(node) if ` before `for rank in swap.target.on(node): yi`": UNORDERED,
     "orders._target: `if swap.reached(Phase.SWITCH): retur` before `if swap.phase is Phase.FREE: return `": EXCLUSIVE,
-    "journal.Journal.reverted: `if swap.source is None and swap.reac` before `if swap.reverting or swap.mode is Mo`": (
-        EXCLUSIVE
-    ),
-    "journal.Journal.reverted: `if swap.keeps_source: return self._o` before `if swap.reverting or swap.mode is Mo`": (
-        EXCLUSIVE
-    ),
-    "journal.Journal.reverted: `if swap.keeps_source: return self._o` before `if swap.source is None and swap.reac`": (
-        EXCLUSIVE
-    ),
     "leader._due: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet))`": (
         "while a service stops, its slots make no difference"
     ),
@@ -152,10 +144,6 @@ EQUIVALENT: Mapping[str, str] = {
     "leader._serve: `if answer is Answer.YES and (not gat` before `if answer is Answer.NO: return _repa`": (
         EXCLUSIVE
     ),
-    "leader.step: without `effect is None`": "where nothing has been tried, its clock is at 0",
-    "leader._repair: always `fleet.gateway`": "a release is repaired only where the gateway was read",
-    "phases._bake: without `not swap.reverting`": "a return has no bake",
-    "phases._drain: without `fleet.gateway is not None`": "a restart drains after a switch, which needs the gateway",
     "intents._forget: `if journal.deployments: return Refus` before `if journal.forgotten: return Nothing`": (
         "a deploy ends that a service is forgotten"
     ),

@@ -8,7 +8,7 @@ from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect, RequestHold
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
-from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec
+from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
 from sparkops.swap.rebuild import given_up
 from tests.simulation.journal_laws import writing
@@ -279,7 +279,7 @@ def low(world: World, machine: Machine) -> World:
 def relieving(world: World, machine: Machine, container: str) -> World:
     """A promoted engine that serves is not killed for memory. A replica that restarts does not serve without a rank."""
     armed, engine = machine.record.armed, machine.existing(container)
-    restarts = machine.journal and machine.journal.swap and machine.journal.swap.mode is Mode.RESTART
+    restarts = machine.journal and machine.journal.swap and machine.journal.swap.restarts
     failed = restarts and any(other.health in (*ENDED, Health.HUNG) for other in world.siblings(engine))
     serves = engine.health in (Health.GOOD, Health.WRONG) and _has_traffic(world, machine, engine) and not failed
     if armed and armed.container == container and serves:

@@ -95,7 +95,7 @@ def test_a_dead_release_is_restarted_also_if_it_had_answered_garbage() -> None:
 
     after = written(SERVES, fleet(SERVES, dead, gateway=view(a=Answer.NO)))
 
-    assert present(after.swap).mode is Mode.RESTART
+    assert present(after.swap).restarts
 
 
 def test_a_release_that_answers_gets_the_traffic_whatever_the_watch_finds() -> None:

@@ -12,7 +12,6 @@ from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.intents import (
     CHANGED,
     Cancel,
-    Code,
     Deploy,
     Forget,
     Hold,
@@ -104,14 +103,14 @@ def test_of_several_reasons_against_a_deploy_the_first_is_told() -> None:
     ]
 
     assert [why(reply) for reply in replies] == [
-        "a swap to c is in phase 'prepare'",
+        "chat: a swap to c is in phase 'prepare'",
         "c is active",
         "n1 cannot reach the guards of: n3",
         "mode across does not fit these nodes",
         "n2: no engine loads during the build",
     ]
     assert isinstance(replies[-1], Refused)
-    assert replies[-1].code is Code.BUSY
+    assert replies[-1].busy
 
 
 def test_work_on_a_node_keeps_no_release_back_that_runs_there() -> None:
@@ -127,7 +126,6 @@ def test_work_on_a_node_keeps_no_release_back_that_runs_there() -> None:
     ("mode", "node", "slot", "problem"),
     [
         (Mode.FIRST, "n3", Slot.BLUE, CHANGED),
-        (Mode.RESTART, "n2", Slot.BLUE, f"mode restart {PROMOTED}"),
         (Mode.IN_PLACE, "n2", Slot.GREEN, "slot green has the traffic"),
         (Mode.IN_PLACE, "n3", Slot.BLUE, "mode in-place does not fit these nodes"),
         (Mode.BESIDE, "n3", Slot.BLUE, "mode beside does not fit these nodes"),
@@ -181,7 +179,7 @@ def test_a_swap_makes_way_only_once_it_needs_an_operator_and_nothing_serves() ->
     story = Story.of("in-place").until(Phase.LOAD)
     deploy = Deploy("next", story.journal.revision, C, Mode.FIRST)
     across = replace(deploy, target=replace(C, slot=Slot.GREEN), mode=Mode.ACROSS)
-    stuck, busy = replace(story.journal, trouble="stuck"), "a swap to b is in phase 'wait until ready'"
+    stuck, busy = replace(story.journal, trouble="stuck"), "chat: a swap to b is in phase 'wait until ready'"
 
     assert why(answer(story.world, story.journal, deploy)) == busy
     assert isinstance(answer(story.world, stuck, deploy), Journal)
@@ -234,8 +232,8 @@ def test_a_service_is_forgotten_only_once_every_guard_has_confirmed_its_stop() -
     assert why(serving.reply(Forget("f", serving.journal.revision))) == "chat is not stopped: b may run"
     refused = answer(stopped.world, unconfirmed, replace(forget, revision=unconfirmed.revision))
     assert isinstance(refused, Refused)
-    assert (refused.code, refused.why) == (
-        Code.BUSY,
+    assert (refused.busy, refused.why) == (
+        True,
         "chat: no guard has confirmed that these have stopped: b-r0 on n3",
     )
     assert isinstance(stopped.reply(forget), Journal)

@@ -48,7 +48,7 @@ def test_each_phase_is_told_once() -> None:
 
 
 def test_a_swap_that_is_done_ends_with_0() -> None:
-    last = begun(Mode.IN_PLACE, Phase.PROMOTE)
+    last = begun(Mode.IN_PLACE, Phase.BAKE).advanced()
 
     (event,) = narrate(last, last.advanced())
 
