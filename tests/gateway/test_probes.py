@@ -119,6 +119,13 @@ def right(_: Asked) -> HttpAnswer:
     return HttpAnswer(200, b"{}")
 
 
+def asking(port: int) -> socket.socket:
+    """A client that has sent a request."""
+    client = socket.create_connection(("127.0.0.1", port), WITHIN_S)
+    client.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+    return client
+
+
 @contextmanager
 def connections(port: int, number: int) -> Iterator[Callable[[], None]]:
     """Hold half a request on each of so many connections of this machine. Yields what adds another one."""
@@ -318,8 +325,7 @@ def test_a_cut_ends_requests_that_no_server_has_and_counts_what_has_ended(tmp_pa
     ):
         here.tell("set maxconn server be_chat_blue/s1 1")
         for _ in range(3):
-            client = clients.enter_context(socket.create_connection(("127.0.0.1", here.port)))
-            client.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+            clients.enter_context(asking(here.port))
         wait_for(lambda: here.open() == 3)
         assert len(engine.requests) <= 1, "the others wait for a server"
         lines: list[str] = []
@@ -329,6 +335,45 @@ def test_a_cut_ends_requests_that_no_server_has_and_counts_what_has_ended(tmp_pa
         end.set()
 
     assert (printed, left, lines) == ("3", 0, [])
+
+
+def test_a_cut_lets_requests_that_no_engine_has_get_their_reply(tmp_path: Path) -> None:
+    """An engine that has ended refuses connections."""
+    end = threading.Event()
+
+    def never(_: Asked) -> None:
+        end.wait(10 * WITHIN_S)
+
+    with ExitStack() as listens, ExitStack() as clients:
+        engine = listens.enter_context(answering(never))
+        here = clients.enter_context(gateway(tmp_path, engine.port))
+        sent = [clients.enter_context(asking(here.port))]
+        wait_for(lambda: engine.requests)
+        listens.close()
+        sent += [clients.enter_context(asking(here.port)) for _ in range(3)]
+        wait_for(lambda: here.open() == 4)
+        here.node.run(commands.cut("chat", BLUE))
+        replies, left = [client.recv(4096) for client in sent], here.open()
+        end.set()
+
+    assert [reply[9:12] for reply in replies] == [b"502", b"503", b"503", b"503"]
+    assert left == 0
+    assert all(b"\r\nretry-after: 30\r\n" in reply for reply in replies)
+
+
+def test_a_cut_lets_requests_to_a_lost_node_get_their_reply(tmp_path: Path) -> None:
+    """A node that is off answers no packet, nor does this machine for a socket whose queue is full."""
+    with socket.socket() as lost, ExitStack() as clients:
+        lost.bind(("127.0.0.1", 0))
+        lost.listen(0)
+        clients.enter_context(socket.create_connection(lost.getsockname()))
+        here = clients.enter_context(gateway(tmp_path, lost.getsockname()[1]))
+        client = clients.enter_context(asking(here.port))
+        wait_for(lambda: here.open() == 1)
+        here.node.run(commands.cut("chat", BLUE))
+        reply, left = client.recv(4096), here.open()
+
+    assert (reply[9:12], left) == (b"503", 0)
 
 
 def test_a_forgotten_service_leaves_its_names_and_its_port_to_another_one(tmp_path: Path) -> None:

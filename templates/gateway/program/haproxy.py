@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ ROOM = RUN / "room.sock"  # of the waiting room, which has asyncio: only its own
 REPLY_S = 10.0
 ROOM_S = 5.0
 END_S = 5.0
+TRIES_S = 10.0  # for three tries to connect, of up to 3 s each: `retries` and `timeout connect` of haproxy.cfg
+CONNECTING = re.compile(r" scb=\[[0-6],")  # the state of a session towards its server, up to SC_ST_CER of HAProxy
 IDLE = ("MAINT", "DRAIN", "DOWN")
 
 
@@ -149,21 +152,34 @@ def sessions(backend: str) -> int:
 def end_sessions(backend: str) -> tuple[int, int]:
     """End the open requests of a slot. Returns their number before, and of those that END_S has not ended.
 
+    One that no engine has taken yet ends with HAProxy's 503 when its tries are over. If it were ended here its client
+    would get no reply, so these come first.
+
     By server HAProxy ends only those that it has connected, and in an old worker, whose proxies are disabled, none: the
     others are ended one by one. A session's number may be another one's later, so most are ended by server.
     """
     found = sessions(backend)
+    end = time.monotonic() + TRIES_S
+    while any(CONNECTING.search(line) for _, line in listed(backend)) and time.monotonic() < end:
+        time.sleep(0.05)
     for number in range(1, SERVERS + 1):
         query(f"shutdown sessions server {backend}/s{number}")
     end = time.monotonic() + END_S
     while (left := sessions(backend)) and time.monotonic() < end:
-        for pid in workers():
+        for pid, line in listed(backend):
             with suppress(Refused):
-                for line in query(f"@!{pid} show sess", MASTER).splitlines():
-                    if f" be={backend} " in line:
-                        query(f"@!{pid} shutdown session {line.partition(':')[0]}", MASTER)
+                query(f"@!{pid} shutdown session {line.partition(':')[0]}", MASTER)
         time.sleep(0.05)
     return found, left
+
+
+def listed(backend: str) -> Iterator[tuple[str, str]]:
+    """Yield each open request of a slot as HAProxy's line, with its worker."""
+    for pid in workers():
+        with suppress(Refused):
+            for line in query(f"@!{pid} show sess", MASTER).splitlines():
+                if f" be={backend} " in line:
+                    yield pid, line
 
 
 def is_full() -> bool:
