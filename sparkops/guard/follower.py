@@ -269,7 +269,8 @@ class Follower:
 
     def _next_task(self, service: LocalService) -> Task | None:
         moment = self._moment(service)
-        if (awaited := self._awaited(service)) and (container := next_start(service, moment)):
+        loads = next((f"load of {other.name}" for other in self._others(service) if other.loads), "")
+        if (awaited := self._awaited(service) or loads) and (container := next_start(service, moment)):
             service.start(container).progress = f"waiting for the {awaited}"
         return next_task(service, moment)
 

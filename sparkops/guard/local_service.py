@@ -76,10 +76,13 @@ class LocalService:
     def adopt(self, order: Order) -> None:
         """Follow an order. Results that it does not need and problems of another swap are forgotten."""
         proving = {rank.rank.container for rank in order.ranks if rank.prove}
+        stopped = {rank.rank.container for rank in order.ranks if rank.want is Want.STOPPED}
         another = self._key(order) != self._key(self.order)
         for name, start in self.starts.items():
             if name not in proving:
                 start.proof = None
+            if name in stopped:
+                start.progress = ""
             if another:
                 start.forget()
         self.order = order

@@ -141,12 +141,13 @@ def _state(service: ServiceReport) -> picture.State:
     """
     ranks, journals = service.live_ranks if service.front and service.live else service.ranks, service.journals
     healths = {rank.health for rank in ranks if rank.container.running}
-    if not healths and not service.ended and any(_crashed(rank.container, journals) for rank in ranks):
+    waits = not service.ended and any(awaited(rank.container, service.states) for rank in ranks)
+    if not (healths or waits or service.ended) and any(_crashed(rank.container, journals) for rank in ranks):
         return "failed"
     if _stops(journals):
         return "stopping"
     if not healths:
-        return "starting" if any(awaited(rank.container, service.states) for rank in ranks) else "stopped"
+        return "starting" if waits else "stopped"
     if healths == {Health.OK}:
         return "degraded" if any(map(missing, replicas(ranks))) else "healthy"
     if Health.OK in healths:
@@ -219,7 +220,8 @@ def why_failing(rank: RankReport, service: ServiceReport) -> tuple[str, str]:
     if service.ended and not rank.container.running:
         return "", ""
     reported = _reported(rank.container, service.states)
-    problem = reported.partition(NEXT)[0] or ("" if _replaced(rank, service) else _observed(rank))
+    waits = not rank.container.running and awaited(rank.container, service.states)
+    problem = reported.partition(NEXT)[0] or ("" if waits or _replaced(rank, service) else _observed(rank))
     if not problem:
         return "", ""
     step = reported.partition(NEXT)[2]

@@ -140,7 +140,9 @@ def _service(service: picture.ServiceRow, width: int) -> Iterator[Line]:
     active = (service.live.release, service.live.slot) if service.live else None
     hidden, compact = 0, service.state == "stopped"
     for replica in service.replicas:
-        shown = [rank for rank in replica.ranks if rank.problem or not (compact or rank.exit_code in ENDED_WELL)]
+        shown = [
+            row for row in replica.ranks if row.problem or row.progress or not (compact or row.exit_code in ENDED_WELL)
+        ]
         hidden += len(replica.ranks) - len(shown)
         if shown:
             yield from _replica(replica, shown, active, width)

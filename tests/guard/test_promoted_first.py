@@ -106,6 +106,19 @@ def test_a_guard_reports_the_promoted_engine_that_starts_before_a_new_release(tm
     assert follower._load_beside(known["agent"]) == ""
 
 
+def test_a_promoted_engine_that_waits_for_another_load_says_so_until_a_stop(tmp_path: Path) -> None:
+    follower, known = services(tmp_path)
+    chat, loads = known["chat"], {**known["agent"].containers, "agent-r0": replace(runs(AGENT), state="running")}
+    for service in known.values():
+        service.update(loads, 2.0)
+
+    assert follower._next_task(chat) is None
+    assert follower.progress("chat") == {"chat-r0": "waiting for the load of agent"}
+
+    chat.adopt(order(Journal("chat", "n1", revision=4, active=SERVING, stopping=True).offline(), "n1", BOOT.boot))
+    assert follower.progress("chat") == {}
+
+
 def test_the_plan_leaves_the_memory_of_a_promoted_engine_that_is_down() -> None:
     chat = release(memory={"claim_gib": 80.0})
     waits = container_of(chat, Slot.BLUE, gib=80.0, state="exited")

@@ -167,15 +167,38 @@ def test_a_service_is_stopped_once_its_guards_have_reported_it(
     assert join(("n1",), {"n1": node}).services[0].state == state
 
 
-@pytest.mark.parametrize(("waits", "state"), [("waiting for memory: 3.5 GiB", "starting"), ("", "stopped")])
-def test_a_service_whose_engine_was_killed_for_memory_starts_again_and_is_not_stopped(waits: str, state: str) -> None:
-    killed = report(Health.NONE, state="exited", exit_code=137)
+WAITS = "waiting for the load of agent"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "oom_killed", "waits", "state"),
+    [
+        (137, False, "waiting for memory: 3.5 GiB", "starting"),
+        (137, False, "", "stopped"),
+        (137, True, WAITS, "starting"),
+        (137, True, "", "failed"),
+        (255, False, WAITS, "starting"),
+        (255, False, "", "failed"),
+    ],
+)
+def test_a_service_whose_engine_its_guard_starts_again_has_neither_failed_nor_stopped(
+    exit_code: int, oom_killed: bool, waits: str, state: str
+) -> None:
+    killed = report(Health.NONE, state="exited", exit_code=exit_code, oom_killed=oom_killed)
     states = (ServiceState(Journal("chat", "n1", active=ACTIVE), progress={"n1": {killed.container.name: waits}}),)
     node = replace(NodeReport("n1", HOST, (killed,)), states=states)
 
     (service,) = join(("n1",), {"n1": node}).services
 
-    assert (service.state, service.replicas[0].ranks[0].progress) == (state, waits or None)
+    (shown,) = service.replicas[0].ranks
+    assert (service.state, shown.progress, bool(shown.problem)) == (state, waits or None, state == "failed")
+
+
+def test_what_an_engine_of_a_stopped_service_waited_for_is_history() -> None:
+    states = (ServiceState(STOPPED_CHAT, progress={"n1": {GONE.container.name: WAITS}}),)
+    node = replace(NodeReport("n1", HOST, (GONE,)), states=states)
+
+    assert join(("n1",), {"n1": node}).services[0].state == "stopped"
 
 
 SERVERS = ("10.0.0.1:8001",)

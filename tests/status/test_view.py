@@ -222,6 +222,15 @@ def test_a_container_that_was_stopped_is_counted() -> None:
     assert not [line for line in shown if OLD in line]
 
 
+def test_an_engine_that_waits_for_its_next_start_is_shown_with_what_it_waits_for() -> None:
+    waits = rank(**IDLE, state="exited", exit_code=137, health=Health.NONE, progress="waiting for the load of agent")
+    replicas = [ReplicaRow(release=OLD, slot="blue", ranks=[waits])]
+
+    shown = texts(Status(nodes=[], services=[replace(SERVICE, state="starting", replicas=replicas)], drift=[]))
+
+    assert "      waiting for the load of agent" in shown
+
+
 def test_a_stopped_service_is_shown_last_in_two_lines() -> None:
     attempts = [rank(**IDLE, state="exited", exit_code=1, health=Health.NONE) for _ in range(4)]
     replicas = [ReplicaRow(release=f"r{number}", slot="blue", ranks=[row]) for number, row in enumerate(attempts)]
