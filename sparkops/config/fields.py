@@ -258,7 +258,13 @@ Package = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._+-]*", "the name of a
 RelativePath = Annotated[str, Field(min_length=1), AfterValidator(relative_path)]
 LocalPath = Annotated[str, Field(min_length=1), AfterValidator(local_path)]
 AbsolutePath = Annotated[str, matching(r"/[^\x00-\x1f:,]*", "an absolute path without colon or comma")]
-Host = Annotated[str, matching(r"[A-Za-z0-9_][A-Za-z0-9._:%-]*", "a host name or an IP address")]
+Host = Annotated[
+    str,
+    matching(
+        r"[A-Za-z0-9_][A-Za-z0-9_:%-]{0,62}(\.[A-Za-z0-9_:%-]{1,63})*\.?",
+        "a host name of labels up to 63 characters, or an IP address",
+    ),
+]
 WebOrigin = Annotated[
     str,
     matching(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9_.:\[\]-]+", "the origin of a page, such as https://chat.lan:3000"),

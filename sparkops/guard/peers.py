@@ -92,7 +92,7 @@ class PeerLink:
             connection.request("POST", PATH, packed, {"Content-Type": "application/octet-stream"})
             response = connection.getresponse()
             body = response.read(MAX_BYTES)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:  # a name of an empty or too long label
             why = str(error) or type(error).__name__
             raise ConnectionLost(self.node, f"no reply from {self.address} port {self.port}: {why}") from None
         finally:

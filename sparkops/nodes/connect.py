@@ -130,7 +130,10 @@ class Connector:
             if transport is None:
                 raise ConnectionError(f"the connection to {config.jump} is closed")
             return transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=self.timeout_s)
-        connection = socket.create_connection(target, timeout=self.timeout_s)
+        try:
+            connection = socket.create_connection(target, timeout=self.timeout_s)
+        except UnicodeError as error:  # a name with an empty or too long label
+            raise socket.gaierror(str(error)) from None
         for option, level, value in SOCKET_OPTIONS:
             if hasattr(socket, option):  # not every system has all of them
                 connection.setsockopt(level, getattr(socket, option), value)

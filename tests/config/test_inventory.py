@@ -162,6 +162,7 @@ def test_a_node_that_is_not_there_names_those_that_are() -> None:
         load("nodes: {a: {address: h}, b: {address: h2}}").node("c")
 
 
+HOST = "a host name of labels up to 63 characters, or an IP address"
 NODE = "nodes:\n  a:\n    address: h\n    "
 PLAIN = "expected a plain value: no shell expands $NAME, $(...), ${...} or backticks"
 LOCAL = "expected a path that does not begin with a dash"
@@ -210,7 +211,10 @@ NO_DEVICES = "expected gpu_devices for node a, such as [/dev/nvidia0]: without t
             NODE + "model_dir: /a:/b\n",
             "4: nodes.a.model_dir: expected an absolute path without colon or comma, got '/a:/b'",
         ),
-        ("nodes:\n  a: {address: -x}\n", "2: nodes.a.address: expected a host name or an IP address, got '-x'"),
+        *(
+            (f"nodes: {{a: {{address: {host}}}}}\n", f"1: nodes.a.address: expected {HOST}, got '{host}'")
+            for host in ("a" * 64, f"spark.{'a' * 64}.lan", "spark..lan", ".lan", "-x")
+        ),
         (NODE + "gpu_devices: [/dev/x]\n", "4: nodes.a.gpu_devices: expected `gpu: devices` for node a, got no `gpu`"),
         (
             NODE + "gpu: cdi\n    gpu_mounts: [/x]\n",

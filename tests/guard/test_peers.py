@@ -338,6 +338,11 @@ def test_a_lost_connection_is_logged_once_per_address_and_minute_of_a_limited_nu
     assert logs(7)
 
 
+def test_a_name_that_no_name_service_can_be_asked_for_is_a_lost_connection() -> None:
+    with pytest.raises(ConnectionLost, match=r"^spark-2: no reply from a{64} port 1: .*label too long"):
+        PeerLink("spark-2", "a" * 64, 1, KEY, "spark-1").exchange({"chat": None})
+
+
 def test_a_link_resolves_the_name_of_its_guard_only_where_that_did_not_reply() -> None:
     """A name service that hangs takes longer than an exchange may."""
     with Guard().serving() as guard:

@@ -151,6 +151,15 @@ def test_the_test_that_an_error_names_goes_through_the_jump_host(fleet: Fleet, s
     assert settings["proxyjump"] == f"ops@[127.0.0.1]:{server.port}"
 
 
+def test_a_name_that_no_name_service_can_be_asked_for_is_an_unknown_address(fleet: Fleet) -> None:
+    """`status` connects before the inventory is checked."""
+    route = fleet.nodes["n1"].model_copy(update={"address": "a" * 64})
+
+    error = refusal(fleet.model_copy(update={"nodes": {"n1": route}}), "n1")
+
+    assert str(error).endswith(f"{'a' * 64}:{route.port}: unknown address")
+
+
 def test_an_address_that_does_not_exist_is_named(fleet: Fleet, server: SshServer) -> None:
     error = refusal(fleet, "nobody")
 
