@@ -29,7 +29,7 @@ def read_copies(connected: Connected) -> dict[str, GuardCopies]:
         if not leases.guarded(member):
             return None
         with connect_guard(member) as opened:
-            return rebuild_plan.read(opened.copies())
+            return opened.copies(rebuild_plan.read)
 
     return {node: copies for node, copies in connected.all(read_copies).items() if copies is not None}
 

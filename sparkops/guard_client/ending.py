@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from sparkops.swap import trouble
+from sparkops.swap import trouble, wire
 from sparkops.swap.events import DONE, FAILED, IN_PLACE_FAILED, NEEDS_OPERATOR
 from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Mode, Phase
@@ -54,8 +54,7 @@ def of_event(event: Record) -> Ending | None:
     if event["kind"] not in ("end", "trouble"):
         return None
     why = event.get("why") or (event["text"] if event["exit_code"] else "")
-    details = {key: event[key] for key in ("release", "mode", "next_step", "seconds", "cut") if key in event}
-    return Ending(event["result"], event["exit_code"], why=why, **details)
+    return wire.load_value(Ending, {**event, "why": why})
 
 
 def needs_operator(journal: Journal, why: str, missing: Collection[str] = ()) -> Ending:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from sparkops.errors import ConnectionLost, Interrupted
 from sparkops.guard_client.ending import Ending, needs_operator, of_event, phase_seconds, settled
 from sparkops.guard_client.leader import Leader
+from sparkops.guard_client.replies import parsed
 from sparkops.guard_client.service_state import ServiceState, unreported, ways_out
 from sparkops.nodes.progress import Event, OnEvent, Repeats
 from sparkops.nodes.waiting import Waiting
@@ -62,12 +63,14 @@ class Following:
                 self._report_events(last, POLL_S if awaited else 0.0)
             ending = self._stated() or ending
             if ending:
-                return ending if ending.seconds else replace(ending, seconds=phase_seconds(self.events))
+                seconds = ending.seconds or parsed(self.leader.node.name, "events", self.events, phase_seconds)
+                return replace(ending, seconds=seconds)
         raise interrupted(self.service)
 
     def _stated(self) -> Ending | None:
         """Return the ending that an event states; None before it."""
-        return next((stated for event in self.events if (stated := of_event(event))), None)
+        stated = (parsed(self.leader.node.name, "events", event, of_event) for event in self.events)
+        return next(filter(None, stated), None)
 
     def _stuck(self, state: ServiceState) -> Ending | None:
         """Return the ending if the leader cannot continue. A restarted leader continues within seconds."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sparkops import foreign
@@ -14,7 +15,7 @@ from sparkops.errors import Busy, ConnectionLost, PlanRefused
 from sparkops.guard_client import service_state
 from sparkops.guard_client.commands import CONTAINER, RELAY
 from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.replies import refusal, unfit
+from sparkops.guard_client.replies import Read, parsed, records, refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.member import Member
 from sparkops.nodes.node import Node
@@ -78,7 +79,11 @@ class GuardConnection:
             raise ConnectionLost(self.node.name, f"the guard's reply to `{op}` is unreadable: {error}") from None
         if "error" in reply:
             raise refusal(self.node.name, reply)
-        return reply["ok"]
+        return parsed(self.node.name, op, reply, lambda reply: reply["ok"])
+
+    def read(self, op: str, read: Callable[[Any], Read], **words: Any) -> Read:
+        """Send one request and return its reply as `read` reads it. Raises WireError for one of another form."""
+        return parsed(self.node.name, op, self.request(op, **words), read)
 
     def _exchange(self, op: str, question: str, timeout_s: float) -> str:
         """Return the line that replies. After any failure the next request opens a new stream."""
@@ -111,15 +116,15 @@ class GuardConnection:
         self.stream.close()
 
     def services(self) -> list[str]:
-        return [str(name) for name in self.request("services")]
+        return [*self.read("services", lambda names: wire.load_value(tuple[str, ...], names))]
 
     def state(self, service: str) -> ServiceState:
         """Return the state of a service. Raises WireError where a newer version wrote it."""
-        return service_state.read(service, self.node.name, self.request("state", service=service))
+        return self.read("state", lambda reply: service_state.read(service, self.node.name, reply), service=service)
 
     def starts(self, service: str) -> list[dict[str, Any]]:
         """Return the successful starts of a service on the guard's node, oldest first."""
-        return list(self.request("starts", service=service))
+        return self.read("starts", lambda starts: [dict(start) for start in starts], service=service)
 
     def give_secret(self, service: str, name: str, value: str) -> None:
         """Give the guard a secret of a service, over stdin."""
@@ -138,11 +143,11 @@ class GuardConnection:
 
     def terms(self) -> dict[str, int]:
         """Return the term of each service that this node leads, as recorded by its guard."""
-        return dict(self.request("terms"))
+        return self.read("terms", lambda terms: {name: int(term) for name, term in terms.items()})
 
-    def copies(self) -> Mapping[str, Any]:
-        """Return the guard's journals and copies; agents.rebuild_plan.read parses them."""
-        return dict(self.request("copies"))
+    def copies(self, read: Callable[[Any], Read]) -> Read:
+        """Return the guard's journals and copies as `read`, that of agents.rebuild_plan, parses them."""
+        return self.read("copies", read)
 
     def take(self, journals: Iterable[Journal], former: Iterable[str]) -> None:
         """Make the guard lead the fleet with these journals and a new fleet key, from its next start on.
@@ -157,7 +162,7 @@ class GuardConnection:
 
     def cordon(self) -> Cordon:
         """Return the cordon of the guard's node. Raises WireError where a newer version wrote it."""
-        return wire.load_value(Cordon, self.request("cordon"))
+        return self.read("cordon", lambda cordon: wire.load_value(Cordon, cordon))
 
     def set_cordon(self, was: Cordon, to: Cordon) -> None:
         """Replace the cordon of the guard's node. Raises Busy while a swap loads there, or if it is not `was`."""
@@ -165,7 +170,7 @@ class GuardConnection:
 
     def events(self, service: str, since: int = 0, wait_s: float = 0.0) -> list[dict[str, Any]]:
         """Return the events after number `since`; without any, wait for one up to `wait_s` seconds."""
-        return list(self.request("events", patience_s=wait_s, service=service, since=since, wait_s=wait_s))
+        return self.read("events", records, patience_s=wait_s, service=service, since=since, wait_s=wait_s)
 
 
 @dataclass
@@ -175,10 +180,10 @@ class Leader(GuardConnection):
     def intend(self, service: str, intent: Intent) -> Decision:
         """Send an intent. Raises ConnectionLost if it is unknown whether the leader has accepted it."""
         sent = json.loads(wire.dump(type(intent), intent))
-        reply = self._resent(lambda: self.request("intend", service=service, intent=sent))
-        return Decision(reply["result"], reply["why"], reply["code"])
+        decide = partial(wire.load_value, Decision)
+        return self._resent(lambda: self.read("intend", decide, service=service, intent=sent))
 
-    def _resent(self, send: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    def _resent(self, send: Callable[[], Decision]) -> Decision:
         for _ in range(RESENDS - 1):
             with suppress(ConnectionLost):
                 return send()
@@ -186,8 +191,7 @@ class Leader(GuardConnection):
 
     def key_of(self, node: str) -> tuple[str, int]:
         """Return the key (hex) with which orders to a node's guard are signed, and the term of the last rebuild."""
-        reply = self.request("key", node=node)
-        return str(reply["key"]), int(reply.get("term", 0))
+        return self.read("key", lambda reply: (str(reply["key"]), int(reply.get("term", 0))), node=node)
 
     def set_peers(self, peers: Mapping[str, tuple[str, int]], **settings: Any) -> None:
         """Set addresses and ports of other nodes' guards for the leader.

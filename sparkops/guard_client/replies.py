@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
+from sparkops.docker.places import CONTAINER
 from sparkops.errors import Busy, NeedsOperator, NodeError, PlanRefused, SparkopsError
+from sparkops.swap.wire import WireError
+
+Read = TypeVar("Read")
 
 NOT_UNDERSTOOD = "does not understand"
 """Part of the reply of a guard of an earlier version, which the next deploy replaces."""
@@ -21,13 +25,23 @@ def unfit(op: str, line: str, limit: int) -> str:
 
 
 def refusal(node: str, reply: Mapping[str, Any]) -> SparkopsError:
-    """Return the error in a guard's reply, with its exit code."""
-    kinds = {kind.exit_code: kind for kind in (Busy, PlanRefused, NeedsOperator)}
-    if kind := kinds.get(reply["exit_code"]):
-        return kind(f"{node}: {reply['error']}", next_step=reply["next_step"])
-    error = NodeError(node, reply["error"], next_step=reply["next_step"])
-    error.exit_code = reply["exit_code"]
+    """Return the error in a guard's reply, with its exit code; with 1 for a code that is none of an error."""
+    text, step, code = str(reply["error"]), str(reply.get("next_step", "")), reply.get("exit_code")
+    if kind := next((kind for kind in (Busy, PlanRefused, NeedsOperator) if kind.exit_code == code), None):
+        return kind(f"{node}: {text}", next_step=step)
+    error = NodeError(node, text, next_step=step)
+    error.exit_code = code if isinstance(code, int) and 0 < code < 256 else 1
     return error
+
+
+def parsed(node: str, op: str, reply: Any, read: Callable[[Any], Read]) -> Read:
+    """Return the reply to a request as `read` reads it. Raises WireError for one of another form."""
+    try:
+        return read(reply)
+    except (WireError, LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        why = str(error) if isinstance(error, WireError) else repr(error)[:200]
+        step = getattr(error, "next_step", "") or f"docker logs {CONTAINER}, on {node}"
+        raise WireError(f"{node}: the guard's reply to `{op}` has another form: {why}", next_step=step) from None
 
 
 def is_unknown_request(error: SparkopsError) -> bool:
@@ -39,6 +53,13 @@ Record = Mapping[str, Any]
 """One event as a guard keeps it."""
 KEPT_BY_ALL = ("evidence", "restart", "finding")
 """Kinds of events that only the guard of the engine's node records."""
+
+
+def records(reply: Any) -> list[dict[str, Any]]:
+    """Return the events of a reply. Raises an error for what lacks number, time, kind or text."""
+    return [
+        {**event, "n": int(event["n"]), **{key: str(event[key]) for key in ("at", "kind", "text")}} for event in reply
+    ]
 
 
 def merge(leader: Iterable[Record], others: Iterable[Record]) -> list[Record]:

@@ -57,20 +57,11 @@ class ServiceState:
 
 
 def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
-    """Parse the reply to `state`. Raises WireError for one of a newer version, and KeyError for what lacks a field."""
-    journal, gateway = reply["journal"], reply["gateway"]
-    return ServiceState(
-        journal=wire.load_value(Journal, journal) if journal else Journal(service, leader),
-        needs_operator=reply["needs_operator"],
-        reports={node: wire.load_value(Report, report) for node, report in reply["reports"].items()},
-        gateway=wire.load_value(GatewayView, _by_slot(gateway)) if gateway else None,
-        progress=reply["progress"],
-        missing=tuple(reply["missing"]),
-        why_missing=reply["why_missing"],
-        last=reply["last"],
-        direct=reply.get("direct", False),
-        warm_until=reply.get("warm_until"),
-        promoted=tuple(wire.load_value(RankSpec, rank) for rank in reply.get("promoted", ())),
+    """Parse the reply to `state`. Raises WireError for one of a newer version, and other errors for another form."""
+    gateway, journal = reply["gateway"], reply["journal"] or {"service": service, "leader": leader}
+    wire.load_value(Journal, journal)  # its schema may be that of a newer version
+    return wire.load_value(
+        ServiceState, {**reply, "journal": journal, "gateway": _by_slot(gateway) if gateway else None}
     )
 
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from sparkops.agents import rebuild_plan
 from sparkops.command import Command
 from sparkops.errors import Busy, ConnectionLost, NeedsOperator, NodeError, PlanRefused, SparkopsError
+from sparkops.guard_client import notices
 from sparkops.guard_client.commands import RELAY
+from sparkops.guard_client.following import Accepted, Following
 from sparkops.guard_client.leader import LIMIT, Decision, Leader
 from sparkops.guard_client.membership import GuardSettings
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.node import Stream
 from sparkops.swap.intents import Hold
 from sparkops.swap.journal import Journal
+from sparkops.swap.wire import WireError
 from tests.deploy.states import serving
 from tests.guard_peer import Peer
 
@@ -87,6 +92,56 @@ def test_a_refusal_keeps_its_exit_code_and_next_step(code: int, kind: type[Spark
     with closing(replying(line)) as leader, pytest.raises(kind, match="n1: journal unreadable") as caught:
         leader.services()
     assert (caught.value.exit_code, caught.value.next_step) == (code, "sparkops status")
+
+
+ASKS: dict[str, Callable[[Leader], object]] = {
+    "services": Leader.services,
+    "state": lambda leader: leader.state("chat"),
+    "starts": lambda leader: leader.starts("chat"),
+    "terms": Leader.terms,
+    "copies": lambda leader: leader.copies(rebuild_plan.read),
+    "cordon": Leader.cordon,
+    "events": lambda leader: leader.events("chat"),
+    "intend": lambda leader: leader.intend("chat", Hold("i1", 7, "fair")),
+    "key": lambda leader: leader.key_of("n2"),
+    "notices": lambda leader: leader.read("notices", notices.page),
+    "notices_test": lambda leader: leader.read("notices_test", notices.tested),
+}
+
+
+@pytest.mark.parametrize(
+    "reply", [{}, {"ok": 7}, {"ok": {"reason": []}}, {"ok": [7]}, {"ok": "ab"}, {"ok": None}], ids=str
+)
+@pytest.mark.parametrize("op", ASKS)
+def test_a_reply_of_another_form_is_an_error_of_the_guard_that_sent_it(op: str, reply: object) -> None:
+    with closing(replying(json.dumps(reply))) as leader, pytest.raises(WireError) as caught:
+        ASKS[op](leader)
+
+    assert str(caught.value).startswith(f"n1: the guard's reply to `{op}` has another form: ")
+    assert caught.value.next_step == "docker logs sparkops-guard, on n1"
+
+
+@pytest.mark.parametrize(
+    "event", [{"kind": "end"}, {"kind": "end", "result": "done", "exit_code": "0"}, {"kind": "phase", "phase": "load"}]
+)
+def test_an_event_of_another_form_is_an_error_of_the_guard_that_sent_it(event: dict[str, object]) -> None:
+    """The last one has a time that is none, which matters once the swap has ended."""
+    events = json.dumps({"ok": [{"n": 1, "at": "T", "text": "x", **event}] * 2})
+    fields = {"needs_operator": "", "reports": {}, "progress": {}, "missing": [], "why_missing": {}, "last": 2}
+    state = json.dumps({"ok": {"journal": None, "gateway": None, **fields}})
+    script = 'while read asked; do case "$asked" in *events*) echo "$1" ;; *) echo "$2" ;; esac; done'
+    leader = leader_of("sh", "-c", script, "sh", events, state)
+
+    with closing(leader), pytest.raises(WireError, match="n1: the guard's reply to `events` has another form: "):
+        Following(leader, "chat", lambda _: None).until_end(Accepted("", 0))
+
+
+@pytest.mark.parametrize("code", [None, [], "5", 0, -1, 256, 5.5, True])
+def test_a_refusal_of_another_form_is_one_all_the_same(code: object) -> None:
+    with closing(replying(json.dumps({"error": 7, "exit_code": code}))) as leader, pytest.raises(NodeError) as caught:
+        leader.services()
+
+    assert (str(caught.value), caught.value.exit_code, caught.value.next_step) == ("n1: 7", 1, "")
 
 
 @pytest.mark.parametrize("printed", ["", '{"ok": []'], ids=["nothing", "half a reply"])

@@ -15,7 +15,7 @@ from sparkops.guard.operator_socket import ConnectionLeases, answer
 from sparkops.guard.state import State
 from sparkops.guard.webhook import Webhooks
 from sparkops.guard_client.notices import NoticeReader
-from sparkops.guard_client.replies import is_unknown_request, refusal
+from sparkops.guard_client.replies import is_unknown_request, parsed, refusal
 from sparkops.notices.catalogue import Code, Notice
 
 pytestmark = pytest.mark.unit
@@ -37,6 +37,9 @@ class Guard:
         if "error" in reply:
             raise refusal(self.node, reply)
         return json.loads(json.dumps(reply))["ok"]
+
+    def read(self, op: str, read: Any, **words: Any) -> Any:
+        return parsed(self.node, op, self.request(op, **words), read)
 
 
 def reader(*guards: Guard) -> NoticeReader:
