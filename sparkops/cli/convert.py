@@ -155,13 +155,19 @@ def _require_unchanged(output: Path, text: str) -> None:
 
 
 def _write_mods(files: Mapping[str, bytes]) -> None:
-    """Write the mods of the new recipe. Raises UsageError for one that exists with another content."""
-    paths = {Path("mods") / name: content for name, content in files.items()}
-    for path, content in paths.items():
+    """Write the mods of the new recipe. Raises UsageError for one that exists with another content, or is no text."""
+    texts = dict[Path, str]()
+    for name, content in files.items():
+        path = Path("mods") / name
         if path.exists() and path.read_bytes() != content:
             raise UsageError(f"{path} exists with another content", next_step=f"Move {path}, then retry")
-    for path, content in paths.items():
-        write(path, content.decode())
+        try:
+            texts[path] = content.decode()
+        except UnicodeDecodeError as error:
+            problem = f"{name}, from beside the recipe: byte {error.start + 1} is not UTF-8, expected text in UTF-8"
+            raise UsageError(problem, next_step="Write that file as UTF-8 (iconv), then retry.") from None
+    for path, text in texts.items():
+        write(path, text)
         say(f"wrote {path}", fg="green")
 
 

@@ -91,6 +91,18 @@ def test_a_mod_with_another_content_is_not_overwritten(checkout: Path) -> None:
     assert not Path("recipes").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [("mods/words/chat.jinja", "words.jinja"), ("mods/diff/fix.patch", "diff-fix.patch")]
+)
+def test_a_mod_that_is_no_utf_8_is_named_and_nothing_is_written(checkout: Path, file: str, name: str) -> None:
+    (checkout / file).write_bytes("für {{ messages }}\n".encode("latin-1"))
+    ran = CliRunner().invoke(app, ["import", str(checkout / "recipes/4x/a.yaml"), "-o", "recipes/a.yaml"])
+
+    assert isinstance(ran.exception, UsageError)
+    assert str(ran.exception) == f"{name}, from beside the recipe: byte 2 is not UTF-8, expected text in UTF-8"
+    assert list(Path().iterdir()) == []
+
+
 def test_a_recipe_outside_of_the_checkout_takes_its_mods_from_a_folder(checkout: Path) -> None:
     Path("a.yaml").write_text(RECIPE)
 
