@@ -182,14 +182,14 @@ def _deploy(
     operation: Operation, leader: Leader, release: Release, options: DeployOptions, planned: Draft | None = None
 ) -> Accepted | None:
     """Send the intent, planned again where the service changes between the plan and the leader's reply."""
-    for left in reversed(range(CHANGED_TRIES)):
+    for _ in range(CHANGED_TRIES - 1):
         state = leader.state(release.service)
         try:
             return _planned_on(state, operation, leader, release, options, planned)
         except Busy:
-            if not left or leader.state(release.service).journal.revision == state.journal.revision:
+            if leader.state(release.service).journal.revision == state.journal.revision:
                 raise
-    return None
+    return _planned_on(leader.state(release.service), operation, leader, release, options, planned)
 
 
 def _planned_on(
