@@ -22,7 +22,7 @@ from sparkops.nodes.member import Member
 
 MANIFEST = "CONTENTS.txt"
 EVENTS, LINES, FILE_BYTES, FILES = 200, 500, 2**18, 200
-"""Limits: events of a service, lines of a guard's log, bytes of a file of evidence, and files of a node."""
+"""Limits: events of a service, lines of a guard's log, characters of a text or of those events, files of a node."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 """A part of a file's name that a node may choose: no path upwards, no control character."""
 LOG = Command(("docker", "logs", "--timestamps", f"--tail={LINES}", CONTAINER), timeout_s=30.0)
@@ -92,7 +92,15 @@ def part(name: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def events(member: Member) -> dict[str, list[Any]]:
     """Return the last events of each service of the guard. Raises what a guard's reply may raise."""
     with connect_guard(member) as guard:
-        return {service: guard.events(service)[-EVENTS:] for service in guard.services()}
+        return {service: last(guard.events(service)) for service in guard.services()[:FILES]}
+
+
+def last(events: list[Any]) -> list[Any]:
+    """Return the last EVENTS events, or fewer where they are larger than a file of evidence: a node may be hostile."""
+    kept = events[-EVENTS:]
+    while len(json.dumps(kept)) > FILE_BYTES:
+        kept = kept[len(kept) // 2 + 1 :]
+    return kept
 
 
 def evidence(printed: str) -> dict[str, str]:
@@ -113,11 +121,11 @@ def files(parts: Mapping[str, Any]) -> dict[str, str]:
 
 def _text(name: str, part: Any) -> str:
     if isinstance(part, str) and not name.endswith(".json"):
-        return redact.document(part)
+        return redact.document(part[-FILE_BYTES:])
     try:
         value = foreign.loads(part) if isinstance(part, str) else part
     except (ValueError, RecursionError):  # cut off at FILE_BYTES, or of a hostile node
-        return redact.document(part)
+        return redact.document(part[-FILE_BYTES:])
     return json.dumps(redact.hidden(value), indent=2) + "\n"
 
 

@@ -113,6 +113,20 @@ def test_the_events_of_each_service_are_those_of_its_guard(tmp_path: Path) -> No
     assert (service, [event["kind"] for event in found]) == ("chat", ["intent", "note"])
 
 
+def test_of_what_a_node_sends_no_more_is_searched_for_secrets_than_a_file_may_have() -> None:
+    """To hide the secrets of 4 MiB takes seconds of this machine."""
+    long = {"guard.log": "a" * 2**22 + "end", "evidence/x.json": '"' * 2**22}
+    assert {len(bundle.files(long)[name]) for name in long} == {bundle.FILE_BYTES}
+    assert bundle.files(long)["guard.log"].endswith("end")
+
+    events = [{"n": number, "text": "x"} for number in range(500)]
+    assert bundle.last(events) == events[-bundle.EVENTS :]
+    assert bundle.last([*events, {"text": "x" * 2**17}]) == [*events[-bundle.EVENTS + 1 :], {"text": "x" * 2**17}]
+    large = [{"text": "x" * 2**12}] * 500
+    assert 0 < len(json.dumps(bundle.last(large))) <= bundle.FILE_BYTES
+    assert bundle.last([{"text": "x" * 2**22}]) == []
+
+
 @pytest.mark.parametrize(
     "name", ["../../../etc/cron.d/x", "/etc/passwd", "a/../../x", "\x1b[2J", "a\nb", "", "a//b", ".ssh/rc", "x" * 101]
 )
