@@ -28,8 +28,8 @@ class SlotFacts:
     """Addresses that it points at, as ADDRESS:PORT."""
     serving: tuple[str, ...] = ()
     """Addresses that HAProxy sends requests to while the slot is active."""
-    sessions: int = 0
-    """Open requests, with those of old workers; 0 once drained."""
+    sessions: int | None = 0
+    """Open requests, with those of old workers; 0 once drained, None while a worker does not reply."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def parse_gateway(text: str) -> GatewayFacts:
     try:
         shown = foreign.loads(text)
         running = shown["haproxy"] or {"map": "", "releases": "", "processes": "", "statistics": {}}
-        workers = [Worker.parse(statistics) for statistics in _in_order(running)]
+        workers = _workers(running)
         return GatewayFacts(
             services={name: _service(name, shown, running, workers) for name in shown["ports"]},
             files=shown["files"],
@@ -120,11 +120,11 @@ def parse_gateway(text: str) -> GatewayFacts:
         raise ValueError(f"unexpected output of the gateway: {error!r} in {text[:200]!r}") from None
 
 
-def _in_order(running: Mapping[str, Any]) -> list[str]:
-    """Return the statistics of each worker, the current one first, as in `show proc`."""
+def _workers(running: Mapping[str, Any]) -> list[Worker | None]:
+    """Return each worker, the current one first, as in `show proc`; None for one that has not replied."""
     words = [line.split() for line in running["processes"].splitlines()]
-    pids = [line[0] for line in words if line[1:2] == ["worker"]]
-    return [running["statistics"][pid] for pid in pids if pid in running["statistics"]]
+    known = (running["statistics"].get(line[0]) for line in words if line[1:2] == ["worker"])
+    return [None if statistics is None else Worker.parse(statistics) for statistics in known]
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,9 @@ class Worker:
         return sum(int(row["scur"] or 0) for row in total)
 
 
-def _service(name: str, shown: Mapping[str, Any], running: Mapping[str, Any], workers: list[Worker]) -> ServiceFacts:
+def _service(
+    name: str, shown: Mapping[str, Any], running: Mapping[str, Any], workers: list[Worker | None]
+) -> ServiceFacts:
     releases = _rows(running["releases"])
     slots = {
         slot: _slot(name, slot, shown["slots"][backend(name, slot)], releases.get(backend(name, slot), NONE), workers)
@@ -175,7 +177,7 @@ def _hold(service: str, shown: Mapping[str, Any]) -> HoldFacts | None:
     return HoldFacts(hold["mark"], hold["longest_s"], hold["most"], *figures)
 
 
-def _slot(service: str, slot: Slot, pointed: Mapping[str, Any], named: str, workers: list[Worker]) -> SlotFacts:
+def _slot(service: str, slot: Slot, pointed: Mapping[str, Any], named: str, workers: list[Worker | None]) -> SlotFacts:
     name = backend(service, slot)
     return SlotFacts(
         service=service,
@@ -183,8 +185,8 @@ def _slot(service: str, slot: Slot, pointed: Mapping[str, Any], named: str, work
         release="" if pointed["release"] == NONE else pointed["release"],
         named="" if named == NONE else named,
         servers=tuple(pointed["servers"]),
-        serving=workers[0].serving(name) if workers else (),
-        sessions=sum(worker.sessions(name) for worker in workers),
+        serving=workers[0].serving(name) if workers and workers[0] else (),
+        sessions=None if None in workers else sum(worker.sessions(name) for worker in workers if worker),
     )
 
 

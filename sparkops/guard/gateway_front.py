@@ -158,7 +158,7 @@ class GatewayFront:
             slots={item.slot: item.release for item in pointed},
             answers=answers,
             failures=failures,
-            open={item.slot: service.slots[item.slot].sessions for item in pointed},
+            open={item.slot: open_ for item in pointed if (open_ := service.slots[item.slot].sessions) is not None},
         )
 
     def _test(self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment, *, swapping: bool) -> None:

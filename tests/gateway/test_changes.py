@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +42,7 @@ def served_too(live: Live, name: str, port: int) -> Iterator[None]:
         live.run(commands.forget(name))
 
 
-def sessions(live: Live) -> tuple[int, int, int]:
+def sessions(live: Live) -> tuple[int | None, int, int]:
     """Sessions of blue, those of them in old workers, and the number of workers."""
     counts = live.counts(BLUE)
     return live.slot(BLUE).sessions, counts.old_sessions, counts.workers
@@ -142,6 +143,21 @@ def test_cut_ends_the_sessions_of_a_slot_in_old_workers_too(live: Live) -> None:
             untouched.finish()
             assert untouched.whole
         wait_for("cut", lambda: live.slot(BLUE).sessions == 0)
+
+
+def test_a_switch_is_refused_while_an_old_worker_does_not_reply(live: Live) -> None:
+    with Stream(live) as stream, served_too(live, "embed", PORT + 3):
+        shown = json.loads(live.run(commands.SHOW))["haproxy"]["processes"]
+        _, old = (line.split()[0] for line in shown.splitlines() if line.split()[1:2] == ["worker"])
+        live.inside("sh", "-c", f"kill -STOP {old}")
+        try:
+            assert "HAProxy does not answer" in refused(lambda: live.switch(GREEN))
+            assert [live.slot(slot).sessions for slot in Slot] == [None, None]
+        finally:
+            live.inside("sh", "-c", f"kill -CONT {old}")
+        live.switch(GREEN)
+        stream.finish()
+        assert stream.whole
 
 
 def test_the_same_files_again_change_nothing(live: Live) -> None:

@@ -56,6 +56,15 @@ def test_a_draining_slot_counts_the_sessions_of_old_workers() -> None:
     assert gateway.drift == ()
 
 
+def test_requests_of_an_old_worker_that_does_not_reply_are_not_counted_as_none() -> None:
+    shown = load("draining")
+    shown["haproxy"]["statistics"].popitem()
+
+    chat = parse(shown).services["chat"]
+
+    assert (chat.slots[BLUE].sessions, chat.active) == (None, chat.slots[GREEN])
+
+
 def test_a_service_without_a_port_of_its_own_has_that_of_the_one_address_and_a_path() -> None:
     shown = load("new")
 

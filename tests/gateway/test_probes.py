@@ -85,7 +85,7 @@ class Here:
             container.stream.close()
             container.probes.close()
 
-    def open(self) -> int:
+    def open(self) -> int | None:
         return self.facts.services["chat"].slots[BLUE].sessions
 
 

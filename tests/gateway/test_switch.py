@@ -42,7 +42,7 @@ def test_twenty_switches_under_load_lose_nothing(live: Live) -> None:
     assert {record.stand_in for record in records} == {"blue", "green"}
     assert [record for record in records if record.release != RELEASES[Slot(record.stand_in)]] == []
     assert [record for record in records if _late(record, switched)] == []
-    wait_for("drained", lambda: live.slot(Slot.BLUE).sessions + live.slot(Slot.GREEN).sessions == 0)
+    wait_for("drained", lambda: [live.slot(slot).sessions for slot in Slot] == [0, 0])
 
 
 def _late(record: RequestRecord, switched: list[tuple[float, Slot, float]]) -> bool:

@@ -95,17 +95,32 @@ def workers() -> list[str]:
 
 
 def each_worker(command: str, in_old: str = "") -> dict[str, str]:
-    """Return each worker's reply to a command, without old workers that have ended. `in_old`: their own command."""
+    """Return each worker's reply to a command, without old workers that have ended. `in_old`: their own command.
+
+    The current one is told last: what it shows as done is done in all.
+    """
     current, *old = workers()
-    replies = {current: query(f"@!{current} {command}", MASTER)}
-    for pid in old:
-        with suppress(Refused):
-            replies[pid] = query(f"@!{pid} {in_old or command}", MASTER)
+    replies = dict[str, str]()
+    for pid, told in (*((pid, in_old or command) for pid in old), (current, command)):
+        try:
+            replies[pid] = query(f"@!{pid} {told}", MASTER)
+        except Refused:
+            if pid in workers():
+                raise
     return replies
 
 
 def statistics(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.lstrip("# ").splitlines()))
+
+
+def known_statistics() -> dict[str, str]:
+    """Return the statistics of each worker that replies: one that hangs hides no other one's."""
+    known = dict[str, str]()
+    for pid in workers():
+        with suppress(Refused):
+            known[pid] = query(f"@!{pid} show stat", MASTER)
+    return known
 
 
 def ready(backend: str) -> list[str]:
