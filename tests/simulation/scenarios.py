@@ -175,7 +175,7 @@ def serving(first: Deployment | None) -> World:
         return settle(world)
     started = ask(settle(world), lambda id_, revision: Deploy(id_, revision, first, Mode.FIRST))
     assert started is not None
-    return settle(started)
+    return replace(settle(started), touched=False)  # its first deploy began where requests failed
 
 
 def deploying(
