@@ -144,6 +144,8 @@ def ended(world: World) -> Iterator[Transition]:
             yield f"{leader.journal.leader} reads its journal", world.with_leader(one_leader(Leader(leader.journal)))
     if world.gateway.stalled:
         yield "HAProxy answers again", replace(world, gateway=replace(world.gateway, stalled=False))
+    if world.gateway.old and not world.gateway.old.open:
+        yield "the old worker of HAProxy ends", replace(world, gateway=replace(world.gateway, old=None))
     if world.gateway.refusing:
         yield "the gateway takes changes again", replace(world, gateway=replace(world.gateway, refusing=False))
     for machine in world.machines:
@@ -177,6 +179,17 @@ def _paths(world: World) -> Iterator[Transition]:
         yield "HAProxy stalls", replace(world, gateway=replace(world.gateway, stalled=True))
     if not world.gateway.refusing:
         yield "the gateway refuses changes", replace(world, gateway=replace(world.gateway, refusing=True))
+    yield from _reload(world)
+
+
+def _reload(world: World) -> Iterator[Transition]:
+    """Another service is added or forgotten, at any time (`replace` in program/loading.py): HAProxy starts a worker.
+
+    It begins with the map and the servers of the old one, which keeps its requests and idle connections.
+    """
+    gateway = world.gateway
+    if not (gateway.old or gateway.stalled or gateway.refusing or world.machine(gateway.node).lost):
+        yield "HAProxy reloads", replace(world, gateway=replace(gateway, open=(), old=gateway))
 
 
 @by_identity
@@ -231,8 +244,8 @@ def _restarted(leader: Leader) -> Leader:
 def _touched(world: World, machine: Machine) -> World:
     """Note whether the fault hit what requests go through."""
     gateway = world.gateway
-    slots = [slot for slot in (gateway.active, *gateway.open) if slot]
-    path = {node for slot in slots for node, _ in gateway.site(slot)[1]}
+    sites = (worker.site(slot) for worker in gateway.workers for slot in (worker.active, *worker.open))
+    path = {node for _, places in sites for node, _ in places}
     return replace(world, touched=world.touched or machine.name in path | {world.gateway.node})
 
 
@@ -247,7 +260,7 @@ def _power(world: World) -> Iterator[Transition]:
 def _reboot(world: World, machine: Machine) -> World:
     after = _touched(_forget(_booted(world, _ended(machine)), machine.name), machine)
     if machine.name == world.gateway.node:
-        after = replace(after, gateway=replace(after.gateway, open=(), stalled=False))
+        after = replace(after, gateway=replace(after.gateway, open=(), stalled=False, old=None))
     return replace(after, gateway=_without_dead(after))
 
 
@@ -267,7 +280,9 @@ def _outdated(leader: Leader, node: str) -> Leader:
 
 def _lose(world: World, machine: Machine) -> World:
     gone = _forget(world.with_machine(_gone(machine)), machine.name)
-    return replace(_touched(gone, machine), gateway=_without_dead(gone))
+    gateway = _without_dead(gone)
+    kept = replace(gateway, old=None) if machine.name == gateway.node else gateway
+    return replace(_touched(gone, machine), gateway=kept)
 
 
 def _engines(world: World, machine: Machine) -> Iterator[Transition]:
@@ -349,8 +364,11 @@ def _hurt(machine: Machine, engine: Engine, health: Health) -> Machine:
 
 def _without_dead(world: World) -> Gateway:
     """Requests in progress in an engine that ended have ended too."""
-    if not world.gateway.open:
+    if not world.gateway.counted:
         return world.gateway
     alive = {(machine.name, engine.container) for machine, engine in world.engines() if engine.running}
-    open_ = tuple(slot for slot in world.gateway.open if alive.intersection(world.gateway.site(slot)[1]))
-    return replace(world.gateway, open=open_)
+
+    def lasting(worker: Gateway) -> Gateway:
+        return replace(worker, open=tuple(slot for slot in worker.open if alive.intersection(worker.site(slot)[1])))
+
+    return world.gateway.each(lasting)

@@ -14,7 +14,7 @@ from sparkops.swap.rebuild import given_up
 from tests.simulation.journal_laws import writing
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.views import Health
-from tests.simulation.world import CAPACITY, CORDON, ENDED, Engine, Leader, Machine, World, site_of
+from tests.simulation.world import CAPACITY, CORDON, ENDED, Engine, Gateway, Leader, Machine, World, site_of
 
 
 def broken(world: World, *wrongs: str) -> World:
@@ -259,8 +259,8 @@ def _disarmed(machine: Machine, container: str) -> Iterator[str]:
 def _stopping(world: World, machine: Machine, container: str) -> list[str]:
     engine, gateway = machine.engine(container), world.gateway
     if engine is None or not _has_traffic(world, machine, engine):
-        slots = set(gateway.leads_to(machine.name, container)) & set(gateway.open)
-        served = engine is not None and slots and engine.health is Health.GOOD
+        slots = [{*worker.leads_to(machine.name, container)} & {*worker.open} for worker in gateway.workers]
+        served = engine is not None and any(slots) and engine.health is Health.GOOD
         return [f"3: {container} stops with requests in progress"] if served and not world.touched else []
     given_up = world.leader.journal.stopping or world.machine(gateway.node).lost
     if world.serves(gateway.active) is Answer.YES and not given_up:
@@ -296,7 +296,16 @@ def standing(world: World) -> list[str]:
         wrongs.append("3: requests fail and no fault has hit their path")
     if gateway.active and gateway.held:
         wrongs.append("4: requests wait and a release has the traffic")
-    return wrongs
+    return wrongs + _kept(gateway)
+
+
+def _kept(gateway: Gateway) -> list[str]:
+    """The next request of a kept connection finds what one on a new connection finds."""
+    old = gateway.old
+    if old is None or old.held:  # the waiting room sends its requests to the current worker
+        return []
+    same = not gateway.held and old.site(old.active) == gateway.site(gateway.active)
+    return [] if same else [f"22: a kept connection leads to '{old.traffic}', a new one to '{gateway.traffic}'"]
 
 
 @by_identity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from sparkops.names import Slot
 from sparkops.swap import effects as act
 from sparkops.swap.effects import LeaderEffect
 from sparkops.swap.fleet_state import GatewayView
@@ -17,7 +18,7 @@ from tests.simulation.messages import reporting, sending, silence
 from tests.simulation.sharing import by_identity, replace, shared
 from tests.simulation.states import one_leader, one_machine
 from tests.simulation.views import Health
-from tests.simulation.world import Engine, Leader, Machine, Transition, World, fleet, site_of
+from tests.simulation.world import ROOM, Engine, Gateway, Leader, Machine, Transition, World, fleet, site_of
 
 
 def enabled(world: World) -> Iterator[Transition]:
@@ -87,19 +88,34 @@ def lead(world: World, leader: Leader, effect: LeaderEffect) -> World:
             return checked.with_leader(written(leader, journal))
         case _ if gateway.refusing:
             return checked.with_leader(one_leader(replace(leader, tried=effect, failing=False)))
-        case act.PointSlot(deployment=deployment):
+        case act.PointSlot(deployment=deployment):  # `set_servers` in program/haproxy.py: only in the current worker
             slots = {**dict(gateway.slots), deployment.slot: site_of(deployment)}
             moved = replace(gateway, slots=shared(tuple(sorted(slots.items()))))
         case act.SwitchTraffic(deployment=deployment, hold=hold):
-            served = {gateway.active} if world.serves(gateway.active) is Answer.YES else set()
-            to = deployment.slot if deployment else None
-            open_ = tuple(sorted(slot for slot in {*gateway.open, *served} if slot and slot is not to))
-            moved = replace(gateway, active=to, held=hold.mark if hold else "", open=open_)
-        case act.CutRequests(deployment=deployment):
-            moved = replace(gateway, open=tuple(slot for slot in gateway.open if slot is not deployment.slot))
+            to, held = deployment.slot if deployment else None, hold.mark if hold else ""
+            moved = switched(world, gateway, to, held)
+            moved = replace(moved, old=old_switched(world, gateway.old, to, held)) if gateway.old else moved
+        case act.CutRequests(deployment=deployment):  # `end_sessions` in program/haproxy.py: in every worker
+            moved = gateway.each(lambda worker: without_requests(worker, deployment.slot))
     waits = (moved.active, moved.slots) == (gateway.active, gateway.slots)  # a new hold moves nothing
     after = replace(leader, waited=waits and leader.waited, tried=None, failing=False)
     return replace(checked, gateway=moved).with_leader(one_leader(after))
+
+
+def switched(world: World, worker: Gateway, to: Slot | None, held: str) -> Gateway:
+    """A worker with another row of the map. What it has sent to the former slot goes on there."""
+    served = {worker.active} if world.serves(worker.active) is Answer.YES else set()
+    open_ = tuple(sorted(slot for slot in {*worker.open, *served} if slot and slot is not to))
+    return replace(worker, active=to, held=held, open=open_)
+
+
+def old_switched(world: World, old: Gateway, to: Slot | None, held: str) -> Gateway:
+    """An old worker after a switch: `give` in program/__main__.py refuses its requests, or makes them wait."""
+    return switched(world, old, None, ROOM if to or held else "")
+
+
+def without_requests(worker: Gateway, slot: Slot) -> Gateway:
+    return replace(worker, open=tuple(other for other in worker.open if other is not slot))
 
 
 @by_identity
@@ -170,8 +186,11 @@ def _joined(world: World, engine: Engine) -> bool:
 def _streams(world: World) -> Iterator[Transition]:
     gateway = world.gateway
     for slot in gateway.open:
-        rest = tuple(other for other in gateway.open if other is not slot)
-        yield f"requests in {gateway.site(slot)[0]} end", replace(world, gateway=replace(gateway, open=rest))
+        yield f"requests in {gateway.site(slot)[0]} end", replace(world, gateway=without_requests(gateway, slot))
+    if old := gateway.old:
+        for slot in old.open:
+            after = replace(gateway, old=without_requests(old, slot))
+            yield f"requests in {old.site(slot)[0]} end in the old worker", replace(world, gateway=after)
 
 
 def _sampled(world: World) -> Iterator[Transition]:

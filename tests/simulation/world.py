@@ -6,7 +6,7 @@ hold. Time has no length here: what takes long is a transition that comes after 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from sparkops.names import Slot
@@ -28,6 +28,8 @@ BOOT, EARLIER = "this boot", "an earlier boot"
 DEAD, GARBLED = "dead", "garbled"
 WORK, CORDON = "work", "cordon"
 """What a report calls a lease."""
+ROOM = "room"
+"""What an old worker's requests wait for: the waiting room, which sends them to the current worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Map and servers survive everything but the loss of the node."""
+    """HAProxy's current worker. Map and servers survive everything but the loss of the node."""
 
     node: str
     active: Slot | None = None
@@ -212,6 +214,22 @@ class Gateway:
     stalled: bool = False
     refusing: bool = False
     """Whether every change of it fails, such as on a full disk."""
+    old: Gateway | None = None
+    """The worker from before a reload, while it has connections: it has a row of the map, servers and requests of its
+    own. One stands for several, since a change treats them alike (`each_worker` in program/haproxy.py)."""
+
+    @property
+    def workers(self) -> tuple[Gateway, ...]:
+        return (self, self.old) if self.old else (self,)
+
+    def each(self, change: Callable[[Gateway], Gateway]) -> Gateway:
+        """This gateway with a change of each worker."""
+        return replace(change(self), old=change(self.old)) if self.old else change(self)
+
+    @property
+    def counted(self) -> frozenset[Slot]:
+        """Slots with requests in progress, by the sum over all workers (`SlotFacts.sessions` in gateway/facts.py)."""
+        return frozenset(slot for worker in self.workers for slot in worker.open)
 
     @property
     def traffic(self) -> str:
@@ -323,7 +341,7 @@ def _view(gateway: Gateway, answers: Answers, journal: Journal) -> GatewayView:
         held=gateway.held,
         slots=slots,
         answers={slot: answers.get(slot, Answer.NO) for slot in slots},
-        open={slot: int(slot in gateway.open) for slot in slots},
+        open={slot: int(slot in gateway.counted) for slot in slots},
     )
 
 
