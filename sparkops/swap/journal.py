@@ -254,7 +254,7 @@ class Journal:
             return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
         if swap.keeps_source or (swap.reverting and not swap.stops_source):
             return self.settled(why)
-        if swap.reverting and self.restarts >= RESTARTS:
+        if self.restarts >= RESTARTS:
             return self if self.trouble else self.changed(trouble=why)
         back = swap if swap.reverting else replace(swap, target=present(swap.source), source=swap.target)
         back = replace(back, phase=_entry(swap), reverting=True, key=self._key(), why=why)

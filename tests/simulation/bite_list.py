@@ -126,6 +126,15 @@ EQUIVALENT: Mapping[str, str] = {
     "orders._ranks: `for rank in journal.stopped: if rank` before `if swap: for rank in swap.target.on(`": UNORDERED,
     "orders._ranks: `for rank in swap.source.on(node) if ` before `for rank in swap.target.on(node): yi`": UNORDERED,
     "orders._target: `if swap.reached(Phase.SWITCH): retur` before `if swap.phase is Phase.FREE: return `": EXCLUSIVE,
+    "journal.Journal.reverted: `if swap.keeps_source or (swap.revert` before `if swap.source is None and swap.reac`": (
+        EXCLUSIVE
+    ),
+    "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if swap.source is None and swap.reac`": (
+        "a swap that goes forward has the whole budget"
+    ),
+    "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if swap.keeps_source or (swap.revert`": (
+        "a swap that stops nothing has the whole budget"
+    ),
     "leader._due: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet))`": (
         "while a service stops, its slots make no difference"
     ),

@@ -16,7 +16,7 @@ from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import Armed, RankOrder, Want, hold, load_ahead, order
 from sparkops.swap.phases import RULES
-from sparkops.swap.rebuild import given_up
+from sparkops.swap.rebuild import given_up, rebuilt
 from tests.simulation.scenarios import SLOTS, deployment, gateway_view
 from tests.simulation.world import LONG
 
@@ -161,6 +161,14 @@ def test_a_start_waits_for_another_service_s_load_longer_than_for_the_unknown(ph
     assert "n2: embed-r0 loads first" in (after.outcomes[-1].why, after.swap.why if after.swap else "")
     if phase is Phase.START:
         assert present(written(journal, behind(journal, known, load="")).swap).reverting
+
+
+def test_a_load_is_no_reason_to_wait_longer_for_a_guard_that_is_behind() -> None:
+    journal = swap(Mode.IN_PLACE, Phase.START)
+    known = behind(journal, fleet(journal, engine("b-r0", DOWN), engine("a-r0", DOWN), gateway=waiting(journal)))
+    earlier = replace(known.reports["n2"], adopted=journal.revision - 1)
+
+    assert rule(journal, replace(known, reports={**known.reports, "n2": earlier})) is Answer.UNKNOWN
 
 
 def test_a_load_elsewhere_or_beside_a_release_that_runs_keeps_nothing_back() -> None:
@@ -452,6 +460,66 @@ def test_a_restart_goes_through_every_phase_of_a_start() -> None:
 
     assert present(restart(Phase.QUIESCE).swap).phases == one
     assert present(restart(Phase.QUIESCE, PAIR).swap).phases == (*one[:2], Phase.WORKERS, *one[2:])
+
+
+def test_a_restart_is_told_as_one_and_ends_as_done() -> None:
+    assert present(swap(Mode.IN_PLACE, Phase.PREPARE).swap).way == "in-place"
+    last = restart(Phase.SWITCH)
+    assert present(last.swap).way == "restart"
+
+    assert last.advanced().outcomes[-1].result == "done"
+    assert last.advanced().stopped == ()
+
+
+@pytest.mark.parametrize(
+    ("phase", "again"),
+    [
+        (Phase.QUIESCE, Phase.QUIESCE),
+        (Phase.FREE, Phase.FREE),
+        (Phase.LOAD, Phase.FREE),
+        (Phase.SWITCH, Phase.QUIESCE),
+    ],
+)
+def test_a_restart_that_fails_begins_again_and_requests_wait_meanwhile(phase: Phase, again: Phase) -> None:
+    failed = restart(phase).reverted("n2: no device")
+
+    assert (present(failed.swap).phase, failed.restarts) == (again, 2)
+
+
+def returning(phase: Phase, first: Deployment = OLD) -> Journal:
+    """The journal of a return beside the new release."""
+    return swap(Mode.BESIDE, phase, BESIDE, first).reverted("cancelled")
+
+
+def test_a_return_is_over_where_the_promoted_release_answers_and_the_other_one_does_not() -> None:
+    promoted, baked = returning(Phase.RETIRE), returning(Phase.BAKE)
+    gateway = view("b", a=Answer.NO)
+    engines = engine("a-r0", UP), engine("b-r0", UP)
+
+    after = written(promoted, fleet(promoted, *engines, gateway=gateway))
+    assert (after.swap, after.active, after.stopped) == (None, BESIDE, tuple(OLD.ranks))
+    assert step(baked, fleet(baked, *engines, gateway=gateway)) is None, "the new release is not promoted"
+
+
+def test_a_return_is_over_where_both_releases_have_ended() -> None:
+    pair, lone = returning(Phase.BAKE, PAIR), returning(Phase.RETIRE)
+    nothing = view("b", a=Answer.NO, b=Answer.NO)
+    pairs = engine("a-r0", DOWN), engine("a-r1", DOWN), engine("b-r0", DOWN)
+
+    after = written(pair, fleet(pair, *pairs, gateway=nothing))
+    assert (after.swap, after.active, after.stopped) == (None, PAIR, tuple(BESIDE.ranks))
+    unknown = view("b", a=Answer.NO, b=Answer.UNKNOWN)
+    assert step(pair, fleet(pair, *pairs, gateway=unknown)) is None
+    ended = written(lone, fleet(lone, engine("a-r0", DOWN), engine("b-r0", UP), gateway=nothing))
+    assert (ended.swap, ended.active) == (None, BESIDE)
+
+
+def test_a_rebuild_returns_to_the_old_release_where_the_new_one_is_lost_that_had_the_traffic() -> None:
+    wider = deployment("b", Slot.GREEN, "n1", "n2")
+
+    journal = rebuilt([swap(Mode.IN_PLACE, Phase.BAKE, wider)], "n2", frozenset({"n1"}))
+
+    assert (present(journal.swap).reverting, present(journal.swap).target) == (True, OLD)
 
 
 # What operators are told
