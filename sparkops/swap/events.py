@@ -93,7 +93,8 @@ def _end(old: Journal, new: Journal, outcome: Outcome) -> SwapEvent:
         more |= {"result": "done", "exit_code": DONE}
         if swap and not swap.restarts:  # the restart was told when it began
             more |= noted(Code.PROMOTED, serves)
-        return SwapEvent("end", f"{serves} serves" if serves else "done", more=more)
+        why = f"{outcome.why}; " if swap and swap.reverting else ""  # a return that was given up
+        return SwapEvent("end", f"{why}{serves} serves" if serves else "done", more=more)
     offline = swap and swap.stops_source and (swap.reverting or swap.reached(Phase.QUIESCE))
     result = "cancelled" if outcome.why in ("cancelled", "held") else "reverted"
     code, step = Code.CANCELLED if result == "cancelled" else Code.REVERTED, f"sparkops history {old.service}"

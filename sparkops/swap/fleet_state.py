@@ -115,9 +115,12 @@ class GatewayView:
             return Answer.NO
         return self.answers.get(deployment.slot, Answer.UNKNOWN) if self.has(deployment) else Answer.UNKNOWN
 
-    def failed(self, deployment: Deployment, where: str = "") -> str:
-        """Return that a release does not answer, with what failed if that is known. `where`: ` through the gateway`."""
-        why = self.failures.get(deployment.slot, "")
+    def failed(self, deployment: Deployment, where: str = "", *, retried: bool = False) -> str:
+        """Return that a release does not answer, with what failed if that is known. `where`: ` through the gateway`.
+
+        A return is `retried`, and keeps one text: another one would be a new revision of the journal at each look.
+        """
+        why = "" if retried else self.failures.get(deployment.slot, "")
         return f"{deployment.release} does not answer{where}" + (f" correctly: {why}" if why else "")
 
     def requests(self, deployment: Deployment) -> int | None:

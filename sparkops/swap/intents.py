@@ -212,7 +212,7 @@ def _promote(journal: Journal, intent: Promote) -> Reply:
 
 def _cancel(journal: Journal, intent: Cancel) -> Reply:
     swap = journal.swap
-    if swap is None or swap.reverting or swap.reached(Phase.PROMOTE):
+    if swap is None or swap.retries or swap.reached(Phase.PROMOTE):
         return Refused("no unfinished swap to cancel")
     return journal.reverted("cancelled").noted(intent.id, "accepted")
 

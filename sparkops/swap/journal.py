@@ -31,7 +31,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A change from `source` to `target`. A revert is a swap with the two exchanged, a restart a return to itself."""
+    """A change from `source` to `target`. A revert is a swap with the two exchanged, a restart one to itself."""
 
     intent: str
     mode: Mode
@@ -51,7 +51,7 @@ class Swap:
     def phases(self) -> tuple[Phase, ...]:
         """The phases that this swap goes through."""
         skipped = {Phase.WORKERS} if self.target.alone else set()
-        if self.reverting:
+        if self.retries:
             skipped |= {Phase.PREPARE, Phase.BAKE, *((Phase.PROMOTE,) if self.restarts else ())}
         return tuple(phase for phase in PHASES[self.mode] if phase not in skipped)
 
@@ -68,6 +68,11 @@ class Swap:
     def restarts(self) -> bool:
         """Whether the promoted release starts again, since it is dead or a rank of several has ended."""
         return self.source == self.target
+
+    @property
+    def retries(self) -> bool:
+        """Whether a start that fails is retried: there is no other release to return to."""
+        return self.reverting or self.restarts
 
     @property
     def way(self) -> str:
@@ -207,16 +212,8 @@ class Journal:
         )
         started = {rank.place for rank in target.ranks}
         stopped = self._stopped(rank for rank in retire if rank.place not in started)
-        return self.noted(
-            intent,
-            "accepted",
-            swap=swap,
-            stopped=stopped,
-            starts=self.starts + 1,
-            trouble="",
-            restarts=0,
-            forgotten=False,
-        )
+        fresh = {"trouble": "", "restarts": 0, "forgotten": False}
+        return self.noted(intent, "accepted", swap=swap, stopped=stopped, starts=self.starts + 1, **fresh)
 
     def pauses(self, rested_s: float) -> bool:
         """Return whether the next restart within the budget is not due yet. `rested_s`: seconds since the last one."""
@@ -225,7 +222,7 @@ class Journal:
     def restarted(self, why: str = "") -> Journal:
         """Stop and start every rank of the active release, since one of several ended, or the release is dead."""
         active, key = present(self.active), self._key()
-        swap = Swap(f"restart {key}", Mode.IN_PLACE, active, active, key, Phase.QUIESCE, reverting=True, why=why)
+        swap = Swap(f"restart {key}", Mode.IN_PLACE, active, active, key, Phase.QUIESCE, why=why)
         return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
 
     def advanced(self) -> Journal:
@@ -244,29 +241,32 @@ class Journal:
         outcomes = self._with(present(self.swap).intent, result, why)
         return self.changed(swap=None, stopped=self._stopped(ranks), outcomes=outcomes, trouble="", **changes)
 
-    def reverted(self, why: str) -> Journal:
+    def reverted(self, why: str, *, ended: bool = False) -> Journal:
         """Return to the source: at once where it has the traffic, otherwise by a swap in reverse.
 
-        A return that starts its release again is retried within the budget.
+        A return that starts its release again is retried within the budget. `ended`: whether both releases have ended
+        beside each other, so that the one that is returned to starts in place of the other one.
         """
         swap = present(self.swap)
+        if ended and swap.reached(Phase.SWITCH):
+            swap = replace(swap, mode=Mode.IN_PLACE)
         if swap.source is None and swap.reached(Phase.SWITCH):
             return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
-        if swap.keeps_source or (swap.reverting and not swap.stops_source):
+        if swap.keeps_source or (swap.retries and not swap.stops_source):
             return self.settled(why)
         if self.restarts >= RESTARTS:
             return self if self.trouble else self.changed(trouble=why)
-        back = swap if swap.reverting else replace(swap, target=present(swap.source), source=swap.target)
-        back = replace(back, phase=_entry(swap), reverting=True, key=self._key(), why=why)
-        return self.changed(swap=back, starts=self.starts + 1, restarts=self.restarts + swap.reverting, trouble="")
+        back = swap if swap.retries else replace(swap, target=present(swap.source), source=swap.target, reverting=True)
+        back = replace(back, phase=_entry(swap), key=self._key(), why=why)
+        return self.changed(swap=back, starts=self.starts + 1, restarts=self.restarts + swap.retries, trouble="")
 
     def settled(self, why: str) -> Journal:
-        """End the swap: what is promoted stays, and is restarted if it has ended; the other release stops."""
+        """End the swap: what is promoted stays, the other release stops."""
         swap = present(self.swap)
         promoted = self.active == swap.target
         other = swap.source if promoted else swap.target
         ranks = other.ranks if other and other != self.active else ()
-        return self._over(ranks, "reverted" if promoted == swap.reverting and not swap.restarts else "done", why)
+        return self._over(ranks, "reverted" if promoted == swap.reverting else "done", why)
 
     def ended(self) -> Journal:
         """Give up a service whose last release is lost: the rest of its swap stops."""
@@ -297,6 +297,6 @@ def present(value: Present | None) -> Present:
 
 def _entry(swap: Swap) -> Phase:
     """Return the first phase of a revert. In place the source may be about to end from FREE on: it starts again."""
-    if swap.mode is Mode.IN_PLACE and (swap.reverting or swap.reached(Phase.FREE)):
+    if swap.mode is Mode.IN_PLACE and (swap.retries or swap.reached(Phase.FREE)):
         return Phase.FREE if swap.offline and swap.phase is not Phase.QUIESCE else Phase.QUIESCE
     return Phase.SWITCH

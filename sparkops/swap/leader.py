@@ -39,8 +39,7 @@ def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
 def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
     """Revert if the target has failed; enter the next phase if this one has ended."""
     if why := failure(journal, swap, fleet):
-        ends = not swap.stops_source and _rests(journal, swap.source, fleet)
-        reverted = journal.settled(why) if ends else journal.reverted(why)
+        reverted = journal.reverted(why, ended=_both_end(journal, swap, fleet))
         restarts = reverted.restarts > journal.restarts
         waits = reverted is journal or (restarts and journal.pauses(fleet.rested_s))
         return None if waits else WriteJournal(reverted)
@@ -114,7 +113,7 @@ def _returns(journal: Journal, fleet: FleetState) -> bool:
     swap = journal.swap
     if swap is None or swap.source is None or journal.stopping:
         return False
-    in_place = swap.mode is Mode.IN_PLACE and not swap.reverting and not swap.reached(Phase.SWITCH)
+    in_place = swap.mode is Mode.IN_PLACE and not swap.retries and not swap.reached(Phase.SWITCH)
     starts = fleet.all(journal, swap.source.ranks, AT_REST) is Answer.YES and not fleet.tried
     return swap.keeps_source or (in_place and (swap.phase is Phase.QUIESCE or starts))
 
@@ -148,7 +147,7 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
     active, answer = journal.active, gateway.answer(journal.active)
     if active is None:
         return SwitchTraffic(None) if gateway.active else _recovered(journal)
-    if answer is Answer.NO:
+    if answer is Answer.NO or _rests(journal, active, fleet):  # another program may answer on its port
         return _repair(journal, active, fleet, gateway)
     if answer is Answer.YES and not gateway.serves(active):
         return SwitchTraffic(active)
@@ -192,7 +191,7 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
             continue
         engine = report.engine(rank.container)
         absent = engine.state is EngineState.ABSENT  # no start that the report could name
-        if engine.refused and swap.reverting:
+        if engine.refused and swap.retries:
             continue  # there is nothing better to start, and its guard retries
         if engine.problem and (report.follows(journal) if absent else engine.key == swap.key):
             return f"{rank.node}: {engine.problem}"
@@ -202,16 +201,8 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
             return f"{rank.node}: {rank.container} failed its checks"
     checked = proven(journal, swap, fleet) is Answer.YES
     if checked and fleet.gateway and fleet.gateway.answer(swap.target) is Answer.NO:
-        return _not_answering(swap, fleet.gateway, " through the gateway")
+        return fleet.gateway.failed(swap.target, " through the gateway", retried=swap.retries)
     return ""
-
-
-def _not_answering(swap: Swap, gateway: GatewayView, where: str = "") -> str:
-    """Return that the target does not answer, with what failed.
-
-    A return is retried, and keeps one text: another one would be a new revision of the journal at each look.
-    """
-    return f"{swap.target.release} does not answer{where}" if swap.reverting else gateway.failed(swap.target, where)
 
 
 def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
@@ -222,24 +213,31 @@ def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
 
     An in-place swap has stopped the other one, so until its promotion it returns without that answer, as does any swap
     whose old release has ended too: it is restarted. A first deploy has none. A return counts as failed until it gets
-    the traffic, and beside the other release if that is promoted and answers, or has ended too.
+    the traffic, and beside the other release if that is promoted, has kept the traffic and answers, or has ended too.
     """
     gateway = fleet.gateway
     if gateway is None:
         return ""
     fails = gateway.answer(swap.target) is Answer.NO
-    if swap.reverting:
-        offline, source = swap.stops_source and gateway.active is None, gateway.answer(swap.source)
-        ends = _rests(journal, swap.target, fleet) and source is Answer.NO
-        stays = swap.source == journal.active and source is Answer.YES
-        return _not_answering(swap, gateway) if fails and (offline or ends or stays) else ""
+    if swap.retries:
+        offline = swap.stops_source and gateway.active is None
+        active = journal.active if journal.active == swap.source else None
+        stays = active and gateway.serves(active) and gateway.answer(active) is Answer.YES
+        ends = stays or offline or _both_end(journal, swap, fleet)
+        return gateway.failed(swap.target, retried=True) if fails and ends else ""
     lost = fleet.garbled(journal, swap.target) if swap.reached(Phase.PROMOTE) else ended(journal, swap, fleet)
     if not fails and not lost:
         return ""
-    starts = not swap.reached(Phase.PROMOTE) and (swap.stops_source or _rests(journal, swap.source, fleet))
+    starts = not swap.reached(Phase.PROMOTE) and (swap.stops_source or _both_end(journal, swap, fleet))
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = not swap.stops_source and gateway.answer(swap.source) is Answer.YES
-    return (lost or _not_answering(swap, gateway)) if starts or first or other else ""
+    return (lost or gateway.failed(swap.target)) if starts or first or other else ""
+
+
+def _both_end(journal: Journal, swap: Swap, fleet: FleetState) -> bool:
+    """Return whether the old release has ended, and the other one, which has failed, does not answer any more."""
+    silent = not swap.reverting or (fleet.gateway and fleet.gateway.answer(swap.source) is Answer.NO)
+    return bool(silent) and _rests(journal, swap.target if swap.reverting else swap.source, fleet)
 
 
 def _rests(journal: Journal, release: Deployment | None, fleet: FleetState) -> bool:

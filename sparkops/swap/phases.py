@@ -94,10 +94,8 @@ def _before(target: Deployment, fleet: FleetState) -> Iterator[Report]:
 
 def is_gone(journal: Journal, fleet: FleetState, rank: RankSpec) -> bool:
     """Return whether a container is stopped for good: it would not start after a boot."""
-    report = fleet.reports.get(rank.node)
-    if report is None or not report.follows(journal):
-        return False
-    return not report.engine(rank.container).state.running and report.armed != rank.container
+    engine = fleet.engine(journal, rank)
+    return engine is not None and not engine.state.running and fleet.reports[rank.node].armed != rank.container
 
 
 def _quiesce(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
@@ -169,13 +167,12 @@ def _bake(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
 def _promote(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait until every node of the target has its boot record and engine, and another guard a copy of this journal.
 
-    A guard starts a lone engine that has ended from its boot record. A replica over several nodes that no longer
-    answers is restarted as a whole after the swap.
+    A guard starts a lone engine that has ended from its boot record. A replica over several nodes is restarted as a
+    whole after the swap.
     """
     known = [(rank, fleet.reports.get(rank.node)) for rank in swap.target.ranks]
     armed = all(report and report.follows(journal) and report.armed == rank.container for rank, report in known)
-    lost = not swap.target.alone and fleet.gateway and fleet.gateway.answer(swap.target) is Answer.NO
-    running = lost or fleet.all(journal, swap.target.ranks, RUNNING) is Answer.YES
+    running = not swap.target.alone or fleet.all(journal, swap.target.ranks, RUNNING) is Answer.YES
     return Answer.YES if armed and running and fleet.replicated(journal) else Answer.NO
 
 

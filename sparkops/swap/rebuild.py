@@ -32,7 +32,7 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: i
     )
     if swap is None:
         return journal
-    if not swap.reverting and swap.source not in (None, *dead):
+    if not swap.retries and swap.source not in (None, *dead):
         stays = swap.reached(Phase.SWITCH if swap.stops_source else Phase.PROMOTE)
         return journal if stays and swap.target not in dead else journal.reverted("gateway rebuild")
     return journal.ended() if swap.target in dead else journal

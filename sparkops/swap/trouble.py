@@ -87,7 +87,7 @@ def _of_swap(journal: Journal, service: str, why: str, missing: Collection[str])
     swap = present(journal.swap)
     waits = why.startswith("no progress in phase")
     yield "sparkops doctor" if waits else f"sparkops logs {service}"
-    ends = swap.reverting or swap.reached(Phase.PROMOTE)
+    ends = swap.retries or swap.reached(Phase.PROMOTE)
     returns = swap.source is not None and not ends and not swap.source.nodes & set(missing)
     if waits and returns:
         yield f"sparkops cancel {service}"

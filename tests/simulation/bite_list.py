@@ -94,14 +94,14 @@ HANDWRITTEN = (
     Fault(19, "a start that Docker refused is counted", "follower",
           "return replace(self, restarts=max(self.restarts - 1, 0))", "return self"),
     Fault(19, "a refused start of the old release has failed", "leader",
-          "if engine.refused and swap.reverting:", "if False:"),
+          "if engine.refused and swap.retries:", "if False:"),
     Fault(19, "an in-place swap stops the old release during a lease", "phases",
           "if ending or leased(swap.target, fleet):", "if ending:"),
     Fault(20, "a release starts on a cordoned node", "phases",
           "for report in _before(target, fleet) if report.lease)", "for report in () if report.lease)"),
     Fault(19, "an engine that is about to end gets the traffic back", "journal",
-          "if swap.mode is Mode.IN_PLACE and (swap.reverting or swap.reached(Phase.FREE)):",
-          "if swap.mode is Mode.IN_PLACE and (swap.reverting or swap.reached(Phase.WORKERS)):"),
+          "if swap.mode is Mode.IN_PLACE and (swap.retries or swap.reached(Phase.FREE)):",
+          "if swap.mode is Mode.IN_PLACE and (swap.retries or swap.reached(Phase.WORKERS)):"),
     Fault(19, "an operator is needed for ever", "leader",
           "if reached is Answer.LATER and journal.trouble and fleet.waited_s < longest_s:", "if False:"),
     Fault(19, "a deploy that nothing serves beside is reverted on unknown", "leader",
@@ -126,13 +126,19 @@ EQUIVALENT: Mapping[str, str] = {
     "orders._ranks: `for rank in journal.stopped: if rank` before `if swap: for rank in swap.target.on(`": UNORDERED,
     "orders._ranks: `for rank in swap.source.on(node) if ` before `for rank in swap.target.on(node): yi`": UNORDERED,
     "orders._target: `if swap.reached(Phase.SWITCH): retur` before `if swap.phase is Phase.FREE: return `": EXCLUSIVE,
-    "journal.Journal.reverted: `if swap.keeps_source or (swap.revert` before `if swap.source is None and swap.reac`": (
+    "journal.Journal.reverted: `if swap.source is None and swap.reac` before `if ended and swap.reached(Phase.SWIT`": (
+        EXCLUSIVE
+    ),
+    "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if ended and swap.reached(Phase.SWIT`": (
+        "the budget does not depend on what has ended"
+    ),
+    "journal.Journal.reverted: `if swap.keeps_source or (swap.retrie` before `if swap.source is None and swap.reac`": (
         EXCLUSIVE
     ),
     "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if swap.source is None and swap.reac`": (
         "a swap that goes forward has the whole budget"
     ),
-    "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if swap.keeps_source or (swap.revert`": (
+    "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if swap.keeps_source or (swap.retrie`": (
         "a swap that stops nothing has the whole budget"
     ),
     "leader._due: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet))`": (
@@ -149,9 +155,6 @@ EQUIVALENT: Mapping[str, str] = {
     ),
     "leader._idle: `if (back := {node for node in journa` before `if gone: return WriteJournal(journal`": (
         "two changes of the journal that do not depend on each other"
-    ),
-    "leader._serve: `if answer is Answer.YES and (not gat` before `if answer is Answer.NO: return _repa`": (
-        EXCLUSIVE
     ),
     "intents._forget: `if journal.deployments: return Refus` before `if journal.forgotten: return Nothing`": (
         "a deploy ends that a service is forgotten"

@@ -65,8 +65,7 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
         machine = world.machine(rank.node)
         if machine.record.armed != rank and not machine.lost:
             yield f"3: {rank.container} is promoted and would not start after a boot"
-    lost = not before.target.alone and world.answers(before.target.slot) is Answer.NO
-    if not lost and (down := _not_running(leader, before.target)):
+    if before.target.alone and (down := _not_running(leader, before.target)):
         yield f"15: the promotion of {before.target.release} ends while {down} does not run"
     peers = [name for name in old.peers if world.reaches(old.leader, name) and not _silent(world, leader, name)]
     copies = [machine.record.copy for machine in world.machines if machine.name != old.leader]

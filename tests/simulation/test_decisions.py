@@ -90,6 +90,14 @@ def test_a_leader_that_lost_its_journal_says_so_although_nobody_confirms_it() ->
     assert needs_operator(SERVES, FleetState({"n2": newer})) == why_deposed(SERVES)
 
 
+def test_a_pair_with_a_rank_that_has_ended_is_restarted_whatever_answers_on_its_port() -> None:
+    pair = replace(SERVES, active=PAIR)
+
+    for gateway in (view(), view("")):
+        after = written(pair, fleet(pair, engine("a-r0", UP), engine("a-r1", DOWN), gateway=gateway))
+        assert present(after.swap).restarts
+
+
 def test_a_dead_release_is_restarted_also_if_it_had_answered_garbage() -> None:
     dead = engine("a-r0", UP, dead="no step for 60 s", garbled="one character")
 
@@ -298,25 +306,13 @@ def test_a_bake_without_an_answer_does_not_last_as_long_as_a_bake(answers: Answe
     assert rule(bakes, fleet(bakes, engine("b-r0", UP), gateway=view("b", b=answers))) is answers
 
 
-@pytest.mark.parametrize(
-    ("states", "gateway", "ends"),
-    [
-        ((UP, LOADS), view(), Answer.YES),
-        ((UP, DOWN), view(), Answer.NO),
-        ((UP, DOWN), view(a=Answer.UNKNOWN), Answer.NO),
-        ((UP, DOWN), view(a=Answer.NO), Answer.YES),
-        ((UP, DOWN), None, Answer.NO),
-        ((UP, LOADS), None, Answer.YES),
-    ],
-)
-def test_a_pair_is_promoted_while_it_runs_or_once_it_must_be_restarted_as_a_whole(
-    states: tuple[EngineState, EngineState], gateway: GatewayView | None, ends: Answer
-) -> None:
+@pytest.mark.parametrize("state", [LOADS, DOWN])
+def test_a_pair_is_promoted_whether_it_runs_or_must_be_restarted_as_a_whole(state: EngineState) -> None:
     promotes = swap(Mode.FIRST, Phase.PROMOTE, PAIR, None)
-    known = fleet(promotes, *map(engine, ("a-r0", "a-r1"), states), gateway=gateway)
+    known = fleet(promotes, engine("a-r0", UP), engine("a-r1", state), gateway=view())
     armed = {node: replace(found, armed=f"a-r{node[1] == '3':d}") for node, found in known.reports.items()}
 
-    assert rule(promotes, replace(known, reports=armed)) is ends
+    assert rule(promotes, replace(known, reports=armed)) is Answer.YES
     assert rule(promotes, known) is Answer.NO, "no boot record names it"
     stale = {node: replace(found, adopted=0) for node, found in armed.items()}
     assert rule(promotes, replace(known, reports=stale)) is Answer.NO, "of an earlier order"
@@ -501,17 +497,16 @@ def test_a_return_is_over_where_the_promoted_release_answers_and_the_other_one_d
     assert step(baked, fleet(baked, *engines, gateway=gateway)) is None, "the new release is not promoted"
 
 
-def test_a_return_is_over_where_both_releases_have_ended() -> None:
+def test_where_both_releases_have_ended_the_old_one_starts_in_place_of_the_new_one() -> None:
     pair, lone = returning(Phase.BAKE, PAIR), returning(Phase.RETIRE)
-    nothing = view("b", a=Answer.NO, b=Answer.NO)
+    nothing, unknown = view("b", a=Answer.NO, b=Answer.NO), view("b", a=Answer.NO, b=Answer.UNKNOWN)
     pairs = engine("a-r0", DOWN), engine("a-r1", DOWN), engine("b-r0", DOWN)
+    ended = engine("a-r0", DOWN), engine("b-r0", UP)
 
-    after = written(pair, fleet(pair, *pairs, gateway=nothing))
-    assert (after.swap, after.active, after.stopped) == (None, PAIR, tuple(BESIDE.ranks))
-    unknown = view("b", a=Answer.NO, b=Answer.UNKNOWN)
-    assert step(pair, fleet(pair, *pairs, gateway=unknown)) is None
-    ended = written(lone, fleet(lone, engine("a-r0", DOWN), engine("b-r0", UP), gateway=nothing))
-    assert (ended.swap, ended.active) == (None, BESIDE)
+    for journal, engines in ((pair, pairs), (lone, ended)):
+        after = present(written(journal, fleet(journal, *engines, gateway=nothing)).swap)
+        assert (after.mode, after.phase, after.target.release) == (Mode.IN_PLACE, Phase.QUIESCE, "a")
+        assert step(journal, fleet(journal, *engines, gateway=unknown)) is None
 
 
 def test_a_rebuild_returns_to_the_old_release_where_the_new_one_is_lost_that_had_the_traffic() -> None:
