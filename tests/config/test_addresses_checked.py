@@ -18,7 +18,7 @@ PROGRAM = """import sys
 from pathlib import Path
 from sparkops.cli.options import Settings
 from sparkops.cli.status_output import places
-print(places(Settings(Path(sys.argv[1]), False))[0], "pydantic" in sys.modules)"""
+print(places(Settings(Path(sys.argv[1]), False))[0], "sparkops.config.inventory" in sys.modules)"""
 
 
 @pytest.fixture
