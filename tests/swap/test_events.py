@@ -80,6 +80,15 @@ def test_a_way_back_in_place_ends_with_6() -> None:
     assert (event.more["exit_code"], event.more["release"]) == (6, "old")
 
 
+def test_a_return_that_is_given_up_says_why() -> None:
+    back = begun(Mode.ACROSS, Phase.BAKE).advanced().reverted("new answers garbage")
+
+    (event,) = narrate(back, back.reverted("old does not answer"))
+
+    assert (event.text, event.more["exit_code"]) == ("old does not answer; new serves", 0)
+    assert event.more["release"] == "new"
+
+
 def test_trouble_is_told_once_with_7() -> None:
     troubled = SERVING.changed(trouble="nothing moves")
 
