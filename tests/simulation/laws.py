@@ -10,7 +10,6 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
-from sparkops.swap.rebuild import given_up
 from tests.simulation.journal_laws import writing
 from tests.simulation.sharing import by_identity, replace
 from tests.simulation.views import Health
@@ -391,7 +390,8 @@ def live(world: World, *, intervened: bool) -> list[str]:
     if why := needs_operator(journal, world.fleet(leader)):
         return [*wrongs, f"19: after faults that are gone, an operator is needed: {why}"]
     if serving is None:
-        stopped = intervened or journal.previous is None or given_up(journal)
+        given_up = journal.term > 1 and journal.active is None and journal.swap is None  # its operator was told so
+        stopped = intervened or journal.previous is None or given_up
         return wrongs if stopped else [*wrongs, "19: after faults that are gone, no release serves"]
     serves = world.runs(serving) is Answer.YES
     return wrongs if serves else [*wrongs, f"19: after faults that are gone, {serving.release} is down"]
