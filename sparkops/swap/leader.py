@@ -113,7 +113,7 @@ def _returns(journal: Journal, fleet: FleetState) -> bool:
     swap = journal.swap
     if swap is None or swap.source is None or journal.stopping:
         return False
-    in_place = swap.mode is Mode.IN_PLACE and not swap.retries and not swap.reached(Phase.SWITCH)
+    in_place = not swap.retries and not swap.reached(Phase.SWITCH)
     starts = fleet.all(journal, swap.source.ranks, AT_REST) is Answer.YES and not fleet.tried
     return swap.keeps_source or (in_place and (swap.phase is Phase.QUIESCE or starts))
 
@@ -221,7 +221,7 @@ def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     fails = gateway.answer(swap.target) is Answer.NO
     if swap.retries:
         offline = swap.stops_source and gateway.active is None
-        active = journal.active if journal.active == swap.source else None
+        active = journal.active
         stays = active and gateway.serves(active) and gateway.answer(active) is Answer.YES
         ends = stays or offline or _both_end(journal, swap, fleet)
         return gateway.failed(swap.target, retried=True) if fails and ends else ""

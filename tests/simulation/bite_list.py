@@ -129,9 +129,6 @@ EQUIVALENT: Mapping[str, str] = {
     "journal.Journal.reverted: `if swap.source is None and swap.reac` before `if ended and swap.reached(Phase.SWIT`": (
         EXCLUSIVE
     ),
-    "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if ended and swap.reached(Phase.SWIT`": (
-        "the budget does not depend on what has ended"
-    ),
     "journal.Journal.reverted: `if swap.keeps_source or (swap.retrie` before `if swap.source is None and swap.reac`": (
         EXCLUSIVE
     ),

@@ -10,7 +10,7 @@ from sparkops.names import Slot
 from sparkops.swap.effects import ArmBoot, CutRequests, MarkStop, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report, why_deposed
 from sparkops.swap.follower import Local, Record, reconcile, report
-from sparkops.swap.intents import Deploy, Forget, Refused, accept
+from sparkops.swap.intents import Deploy, Forget, Refused, accept, fails, kept
 from sparkops.swap.journal import OUTCOMES, PAUSES_S, Journal, Swap, present
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
@@ -495,6 +495,9 @@ def test_a_return_is_over_where_the_promoted_release_answers_and_the_other_one_d
     after = written(promoted, fleet(promoted, *engines, gateway=gateway))
     assert (after.swap, after.active, after.stopped) == (None, BESIDE, tuple(OLD.ranks))
     assert step(baked, fleet(baked, *engines, gateway=gateway)) is None, "the new release is not promoted"
+    moved = view("a", a=Answer.NO)
+    returned = written(promoted, fleet(promoted, *engines, gateway=moved))
+    assert present(returned.swap).phase is Phase.PROMOTE, "it has not kept the traffic"
 
 
 def test_where_both_releases_have_ended_the_old_one_starts_in_place_of_the_new_one() -> None:
@@ -507,6 +510,61 @@ def test_where_both_releases_have_ended_the_old_one_starts_in_place_of_the_new_o
         after = present(written(journal, fleet(journal, *engines, gateway=nothing)).swap)
         assert (after.mode, after.phase, after.target.release) == (Mode.IN_PLACE, Phase.QUIESCE, "a")
         assert step(journal, fleet(journal, *engines, gateway=unknown)) is None
+
+
+def test_an_old_pair_that_has_ended_is_what_a_failed_release_returns_to_only_after_the_switch() -> None:
+    baked, loads = (swap(Mode.BESIDE, phase, BESIDE, PAIR) for phase in (Phase.BAKE, Phase.LOAD))
+    pair = engine("a-r0", UP), engine("a-r1", DOWN)
+    gateway = view("b", a=Answer.UNKNOWN, b=Answer.NO)
+
+    after = present(written(baked, fleet(baked, *pair, engine("b-r0", DOWN), gateway=gateway)).swap)
+    assert (after.mode, after.phase, after.target) == (Mode.IN_PLACE, Phase.QUIESCE, PAIR)
+    failed = engine("b-r0", DOWN, key=key(loads))
+    assert written(loads, fleet(loads, *pair, failed, gateway=view())).swap is None
+
+
+def test_a_return_that_fails_is_retried_although_the_gateway_cannot_be_read() -> None:
+    back = swap(Mode.IN_PLACE, Phase.LOAD).reverted("stalled").advanced()
+    known = fleet(back, engine("a-r0", DOWN, key=key(back)), engine("b-r0", DOWN))
+
+    assert written(back, known).restarts == 1
+
+
+def test_a_wait_in_place_needs_an_operator_where_the_gateway_takes_no_change() -> None:
+    waits = swap(Mode.IN_PLACE, Phase.START)
+    rests = engine("a-r0", DOWN), engine("b-r0", DOWN)
+    known = fleet(waits, *rests, gateway=waiting(waits), waited_s=LONG)
+
+    assert present(written(waits, known).swap).reverting
+    refusing = written(waits, replace(known, tried=SwitchTraffic(None)))
+    assert (refusing.swap, refusing.trouble) == (waits.swap, "no progress in phase 'start'")
+
+
+def test_a_rebuilt_gateway_gives_no_traffic_to_a_release_that_does_not_answer() -> None:
+    drains = swap(Mode.BESIDE, Phase.DRAIN, BESIDE)
+    engines = engine("a-r0", UP), engine("b-r0", UP)
+
+    for answers in (Answer.NO, Answer.UNKNOWN):
+        gateway = view("", a=Answer.UNKNOWN, b=answers)
+        assert not isinstance(step(drains, fleet(drains, *engines, gateway=gateway)), SwitchTraffic)
+
+
+def test_a_release_fails_if_a_rank_has_ended_since_the_switch_whatever_answers() -> None:
+    for phase, state, failing in ((Phase.BAKE, DOWN, True), (Phase.BAKE, UP, False), (Phase.VERIFY, DOWN, False)):
+        journal = swap(Mode.BESIDE, phase, BESIDE)
+        known = fleet(journal, engine("a-r0", UP), engine("b-r0", state), gateway=view())
+
+        assert fails(journal, known) is failing
+
+
+def test_a_promoted_release_is_kept_until_it_fails_and_nothing_else_can_bring_it_back() -> None:
+    nobody, its_node = frozenset[str](), frozenset({"n2"})
+
+    assert kept(SERVES, nobody, fails=True, stuck=True) is None
+    assert kept(SERVES, its_node, fails=True, stuck=False) is None
+    assert kept(SERVES, nobody, fails=True, stuck=False) == OLD
+    assert kept(SERVES, its_node, fails=False, stuck=True) == OLD
+    assert kept(replace(SERVES, active=None), nobody, fails=False, stuck=False) is None
 
 
 def test_a_rebuild_returns_to_the_old_release_where_the_new_one_is_lost_that_had_the_traffic() -> None:

@@ -97,6 +97,8 @@ def test_of_several_reasons_against_a_deploy_the_first_is_told() -> None:
     replies = [
         answer(world, swapping, Deploy("next", swapping.revision, pair, Mode.BESIDE), **lost, **stalled),
         answer(world, serving, Deploy("next", serving.revision, pair, Mode.ACROSS), **lost, **stalled),
+        answer(world, serving, Deploy("next", serving.revision, pair, Mode.FIRST), **lost, **stalled),
+        answer(world, serving, Deploy("next", serving.revision, other, Mode.FIRST), **lost, **stalled),
         answer(world, serving, Deploy("next", serving.revision, other, Mode.ACROSS), **lost, **stalled),
         answer(world, serving, Deploy("next", serving.revision, other, Mode.ACROSS), **lease, **stalled),
         answer(world, serving, Deploy("next", serving.revision, other, Mode.BESIDE), **lease, **stalled),
@@ -105,12 +107,23 @@ def test_of_several_reasons_against_a_deploy_the_first_is_told() -> None:
     assert [why(reply) for reply in replies] == [
         "chat: a swap to c is in phase 'prepare'",
         "c is active",
+        "c is active",
+        CHANGED,
         "n1 cannot reach the guards of: n3",
         "mode across does not fit these nodes",
         "n2: no engine loads during the build",
     ]
     assert isinstance(replies[-1], Refused)
     assert replies[-1].busy
+
+
+def test_a_swap_makes_way_where_every_other_guard_is_given_up_and_nothing_serves() -> None:
+    story = Story.of("in-place at the gateway").until(Phase.LOAD)
+    alone = Deploy("next", story.journal.revision, deployment("c", Slot.BLUE, "n1"), Mode.FIRST)
+    gives_up = replace(alone, without=frozenset({"n2", "n3"}))
+
+    assert isinstance(answer(story.world, story.journal, gives_up, contacts=frozenset()), Journal)
+    assert isinstance(answer(story.world, story.journal, gives_up), Refused), "they confirm it"
 
 
 def test_work_on_a_node_keeps_no_release_back_that_runs_there() -> None:
