@@ -176,7 +176,7 @@ def running() -> dict[str, object]:
         "map": haproxy.query(f"show map {ACTIVE}"),
         "releases": haproxy.query(f"show map {RELEASES}"),
         "processes": haproxy.query("show proc", haproxy.MASTER),
-        "statistics": haproxy.known_statistics(),
+        "statistics": haproxy.replies("show stat"),
     }
 
 

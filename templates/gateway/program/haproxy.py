@@ -100,26 +100,26 @@ def each_worker(command: str, in_old: str = "") -> dict[str, str]:
     The current one is told last: what it shows as done is done in all.
     """
     current, *old = workers()
-    replies = dict[str, str]()
+    known = dict[str, str]()
     for pid, told in (*((pid, in_old or command) for pid in old), (current, command)):
         try:
-            replies[pid] = query(f"@!{pid} {told}", MASTER)
+            known[pid] = query(f"@!{pid} {told}", MASTER)
         except Refused:
             if pid in workers():
                 raise
-    return replies
+    return known
 
 
 def statistics(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.lstrip("# ").splitlines()))
 
 
-def known_statistics() -> dict[str, str]:
-    """Return the statistics of each worker that replies: one that hangs hides no other one's."""
+def replies(command: str) -> dict[str, str]:
+    """Return the reply of each worker that replies: one that hangs hides no other one's."""
     known = dict[str, str]()
     for pid in workers():
         with suppress(Refused):
-            known[pid] = query(f"@!{pid} show stat", MASTER)
+            known[pid] = query(f"@!{pid} {command}", MASTER)
     return known
 
 
@@ -160,8 +160,8 @@ def _server_commands(backend: str, servers: list[str]) -> Iterator[str]:
 
 def sessions(backend: str) -> int:
     """Return the number of open requests of a slot, with those of old workers."""
-    replies = each_worker(f"show stat {backend} 2 -1")
-    return sum(int(row["scur"]) for text in replies.values() for row in statistics(text))
+    shown = each_worker(f"show stat {backend} 2 -1").values()
+    return sum(int(row["scur"]) for text in shown for row in statistics(text))
 
 
 def end_sessions(backend: str) -> tuple[int, int]:
@@ -190,11 +190,8 @@ def end_sessions(backend: str) -> tuple[int, int]:
 
 def listed(backend: str) -> Iterator[tuple[str, str]]:
     """Yield each open request of a slot as HAProxy's line, with its worker."""
-    for pid in workers():
-        with suppress(Refused):
-            for line in query(f"@!{pid} show sess", MASTER).splitlines():
-                if f" be={backend} " in line:
-                    yield pid, line
+    for pid, shown in replies("show sess").items():
+        yield from ((pid, line) for line in shown.splitlines() if f" be={backend} " in line)
 
 
 def is_full() -> bool:
