@@ -22,11 +22,11 @@ PROGRESS, CREDENTIALS = "Loading pt:", "://a:"
 
 def prints(node: FleetNode, engine: Container, words: str) -> None:
     """Let an engine print a line of these words, over and over. It is stopped meanwhile: its own lines would end it."""
-    pid = node.exec("docker", "inspect", "--format", "{{.State.Pid}}", engine.name).strip()
-    node.exec("kill", "-STOP", pid)
+    _, *processes = node.exec("docker", "top", engine.name, "-o", "pid").split()
+    node.exec("kill", "-STOP", *processes)
     line = f"yes '{words}' | tr -d '\\n' | head -c {BYTES}; echo"
-    node.exec("sh", "-c", f"{{ {line}; }} >/proc/{pid}/fd/1")
-    node.exec("kill", "-CONT", pid)
+    node.exec("sh", "-c", f"{{ {line}; }} >/proc/{processes[0]}/fd/1")
+    node.exec("kill", "-CONT", *processes)
 
 
 def longest_line(node: FleetNode, engine: Container) -> int:
