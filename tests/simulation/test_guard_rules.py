@@ -6,17 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStop
+from sparkops.names import Slot
+from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, MarkStop
 from sparkops.swap.fleet_state import EngineState
-from sparkops.swap.follower import Local, Record, adopts, reconcile, report, worker_loaded
+from sparkops.swap.follower import Local, Record, adopts, reconcile, report, reserved_gib, worker_loaded
 from sparkops.swap.journal import present
 from sparkops.swap.leader import failure
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.orders import Order, Want
-from tests.simulation.scenarios import empty
+from tests.simulation.scenarios import deployment, empty
 from tests.simulation.story import Story
 from tests.simulation.views import Health
 from tests.simulation.world import BOOT, EARLIER, Machine, reported
+
+NEXT = next(deployment("b", Slot.GREEN, "n2").ranks)
 
 
 def ordered_to_start(story: Story) -> tuple[Machine, Order]:
@@ -48,6 +51,22 @@ def test_a_container_that_was_pruned_before_its_start_is_created_again() -> None
     pruned = replace(machine, engines=tuple(engine for engine in machine.engines if engine.container != "b-r0"))
 
     assert isinstance(reconcile(order, pruned.local()), CreateEngine)
+
+
+@pytest.mark.parametrize("state", [EngineState.ABSENT, EngineState.STOPPED])
+def test_no_order_creates_or_starts_what_docker_has_refused_a_moment_ago(state: EngineState) -> None:
+    machine, ordered = ordered_to_start(Story.of("in-place").until(Phase.START))
+    local = replace(machine.local(), engines={"a-r0": EngineState.STOPPED, "b-r0": state})
+
+    assert reconcile(ordered, local) in (CreateEngine(NEXT), MarkStart("b-r0", ordered.ranks[0].key, ""))
+    assert reconcile(ordered, replace(local, paused=frozenset({"b-r0"}))) is None
+
+
+def test_what_the_boot_record_names_takes_the_memory_that_is_kept_for_it() -> None:
+    local = Local(BOOT, Record(armed=NEXT), {"b-r0": EngineState.STOPPED}, free_gib=10.0, reserved_gib=10.0)
+
+    assert reconcile(None, local) == MarkRestart("b-r0")
+    assert reserved_gib(replace(NEXT, container="c-r0"), local) == 10.0
 
 
 def test_a_start_that_never_begins_for_lack_of_memory_has_failed() -> None:

@@ -126,6 +126,16 @@ def test_a_swap_makes_way_where_every_other_guard_is_given_up_and_nothing_serves
     assert isinstance(answer(story.world, story.journal, gives_up), Refused), "they confirm it"
 
 
+def test_a_first_deploy_makes_way_where_every_other_guard_is_given_up_and_the_gateway_is_not_read() -> None:
+    story = Story.of("first").until(Phase.LOAD)
+    alone = Deploy("next", story.journal.revision, deployment("c", Slot.BLUE, "n1"), Mode.FIRST)
+    gives_up = replace(alone, without=frozenset({"n2", "n3"}))
+    unread: dict[str, Any] = {"gateway": None}
+
+    assert isinstance(answer(story.world, story.journal, gives_up, contacts=frozenset(), **unread), Journal)
+    assert isinstance(answer(story.world, story.journal, gives_up, **unread), Refused), "they confirm it"
+
+
 def test_work_on_a_node_keeps_no_release_back_that_runs_there() -> None:
     story = Story.of("across").until(Phase.RETIRE)
     intent = back(story, Mode.ACROSS)("next", story.journal.revision)
