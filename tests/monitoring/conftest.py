@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from sparkops.config import shipped
 from sparkops.config.inventory import Fleet, load
 
 KEY = "k3y-of-the-test-0123456789"
@@ -16,6 +20,11 @@ nodes:
   n2: {{address: 127.0.0.2, port: 22}}
 gateway: {{node: n1, metrics_port: {gateway}}}
 """
+SHIPPED = shipped.directory("templates") / "monitoring"
+ALERTS: list[dict[str, Any]] = yaml.safe_load((SHIPPED / "sparkops-alerts.yml").read_text())["groups"][0]["rules"]
+DASHBOARD: dict[str, Any] = json.loads((SHIPPED / "sparkops-dashboard.json").read_text())
+COLUMNS = 24
+"""Of Grafana's grid."""
 MONITORING = "monitoring: {{key: monitoring.key, port: {guards}}}\n"
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -16,21 +14,21 @@ from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.engines.load import METRICS
 from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
-from sparkops.monitoring import ALERTS, COLUMNS, CRITICAL, ROWS, dashboard, files
-from sparkops.notices.catalogue import CATALOGUE, Code
+from sparkops.monitoring import files
+from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code, Severity
 from sparkops.swap.model import Answer, Phase
 from sparkops.watch.finding import EngineFinding
 from tests.deploy.states import swapping
 from tests.examples import HOST, container, rank
 from tests.monitoring.cases import BAD_MIN, CASES
-from tests.monitoring.conftest import KEY, fleet_of
+from tests.monitoring.conftest import ALERTS, COLUMNS, DASHBOARD, KEY, fleet_of
 from tests.monitoring.programs import program
 
 FINDING = EngineFinding(
     code="STALLED", service="chat", node="n1", container="c", since=1.0, detail="no step", next_step="sparkops status"
 )
 NAME = re.compile(r"\bsparkops_[a-z0-9_]+")
-EXPRESSIONS = [expr for panels in ROWS.values() for panel in panels for expr, _ in panel.queries]
+EXPRESSIONS = [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
 """Those of the dashboard, with Grafana's variables."""
 VARIABLES = {"$service": ".*", "$node": ".*", "$__rate_interval": "1m"}
 
@@ -65,12 +63,15 @@ def served() -> set[str]:
 
 
 def test_no_critical_alert_fires_at_a_single_scrape() -> None:
-    assert [alert.name for alert in ALERTS if alert.severity == CRITICAL and alert.lasting == "0s"] == []
+    critical = [alert for alert in ALERTS if alert["labels"]["severity"] == Severity.CRITICAL]
+
+    assert critical
+    assert [alert["alert"] for alert in critical if alert["for"] == "0s"] == []
 
 
 def test_what_lasts_and_a_guard_tells_has_a_rule_of_the_same_severity_and_time() -> None:
     """The hold is an operator's own word."""
-    rules = {alert.event: alert.rule() for alert in ALERTS if alert.event}
+    rules = {Code(alert["labels"]["event"]): alert for alert in ALERTS if "event" in alert["labels"]}
     lasting = {code for code, entry in CATALOGUE.items() if entry.lasts}
 
     assert lasting - set(rules) == {Code.HOLD}
@@ -80,8 +81,14 @@ def test_what_lasts_and_a_guard_tells_has_a_rule_of_the_same_severity_and_time()
         assert rule["for"] == f"{entry.after_s:.0f}s"
 
 
+def test_the_rule_for_a_full_disk_has_the_limit_of_the_guards() -> None:
+    [rule] = [alert for alert in ALERTS if alert["labels"].get("event") == Code.DISK_LOW]
+
+    assert rule["expr"] == f"sparkops_node_disk_free_bytes < {DISK_LOW_GIB:.0f} * 2^30"
+
+
 def test_every_expression_names_figures_that_are_served() -> None:
-    used = {name for text in (*EXPRESSIONS, *(alert.expr for alert in ALERTS)) for name in NAME.findall(text)}
+    used = {name for text in (*EXPRESSIONS, *(alert["expr"] for alert in ALERTS)) for name in NAME.findall(text)}
 
     assert used - served() == set()
     assert len(used) > 20
@@ -119,8 +126,7 @@ def test_without_monitoring_only_the_gateway_is_scraped_on_its_node(tmp_path: Pa
 
 def test_the_dashboard_has_what_grafana_requires() -> None:
     """Of Grafana's schema of a dashboard (kinds/dashboard/dashboard_kind.cue): the required keys of each part."""
-    board: Any = json.loads(json.dumps(dashboard()))
-    panels = board["panels"]
+    board, panels = DASHBOARD, DASHBOARD["panels"]
     places = [panel["gridPos"] for panel in panels]
     cells = Counter(
         (column, line)
@@ -165,7 +171,7 @@ def test_promtool_parses_every_expression_of_the_dashboard(tmp_path: Path, unpac
 
 
 def test_every_alert_has_a_case() -> None:
-    assert set(CASES) == {alert.name for alert in ALERTS}
+    assert set(CASES) == {alert["alert"] for alert in ALERTS}
 
 
 @pytest.mark.local

@@ -18,15 +18,15 @@ import pytest
 import requests
 
 from sparkops.config.inventory import Fleet
-from sparkops.monitoring import ALERTS, files
-from tests.monitoring.conftest import fleet_of
+from sparkops.monitoring import files
+from tests.monitoring.conftest import ALERTS, fleet_of
 from tests.monitoring.programs import program
 from tests.monitoring.world import World
 from tests.ports import free_port
 
 pytestmark = pytest.mark.local
 WITHIN_S = 120.0
-NAMES = {alert.name for alert in ALERTS}
+NAMES = {alert["alert"] for alert in ALERTS}
 LOOKBACK = "8s"
 
 
