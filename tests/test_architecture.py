@@ -37,7 +37,6 @@ REACHING = {
     "guard_client.leader",
     "guard_client.leases",
     "guard_client.membership",
-    "guard_client.notices",
     "hub.pull",
     "images.build",
     "images.delivery",

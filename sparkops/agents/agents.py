@@ -18,7 +18,6 @@ from sparkops.agents.replacement import up
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.errors import CommandFailed, ConnectionLost, PlanRefused
-from sparkops.gateway.files import load_webhook_key
 from sparkops.gateway.image import Service
 from sparkops.guard_client import commands, leases, membership
 from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
@@ -55,7 +54,7 @@ def load(fleet: Fleet, services: Sequence[Service] = ()) -> AgentSpecs:
     monitoring = (
         membership.monitoring_port(fleet.monitoring.port, gateway.secrets.monitoring) if fleet.monitoring else None
     )
-    webhook = {"urls": fleet.webhook.urls, "key": load_webhook_key(fleet)} if fleet.webhook else None
+    webhook = {"urls": fleet.webhook.urls} if fleet.webhook else None
     return AgentSpecs(guard, gateway, GuardSettings(monitoring, webhook))
 
 

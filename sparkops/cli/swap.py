@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.intents import Options, leader_of, plan_options, send, send_stop
+from sparkops.cli.intents import Options, leader_of, leading_guard, plan_options, send, send_stop
 from sparkops.cli.named import load_fleet
 from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, SERVICE, WAIT, WITHOUT
 from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.deploy import sending
 from sparkops.errors import UsageError
-from sparkops.guard_client.replies import lines
+from sparkops.guard_client.replies import lines, notable, notable_line
 
 
 def promote(
@@ -139,18 +139,28 @@ def _hold(fleet: Fleet, service: str, reason: str) -> None:
         sending.hold(leader, service, reason)
 
 
-def history(context: typer.Context, service: SERVICE, json: JSON = False) -> None:
-    """Show a service's past events
+def history(
+    context: typer.Context,
+    service: Annotated[str | None, typer.Argument(metavar="SERVICE", help="Service; default: all of them")] = None,
+    json: JSON = False,
+) -> None:
+    """Show past events
 
-    Oldest first: intents, phases, failures and their reasons.
+    Oldest first. Of a service: intents, phases, failures and their reasons. Of all: what an operator must know, such
+    as promotions, reverts, restarts and findings.
 
     Example: sparkops history qwen3.5-122b
     """
-    with leader_of(load_fleet(context.obj), service) as (operation, leader):
-        events = sending.events(operation, leader, service)
+    fleet = load_fleet(context.obj)
+    if service is None:
+        with leading_guard(fleet, 0.0) as (operation, leader):
+            events = notable(sending.histories(operation, leader, leader.services()))
+    else:
+        with leader_of(fleet, service) as (operation, leader):
+            events = sending.histories(operation, leader, (service,))[service]
     if json:
         data_json({"service": service, "events": events})
     for event in () if json else events:
-        data("\n".join(lines(event)))
+        data("\n".join(lines(event)) if service else notable_line(event))
     if not events:
-        say(f"{service}: no events")
+        say(f"{service}: no events" if service else "no events")

@@ -80,11 +80,6 @@ def data_json(value: Any) -> None:
     typer.echo(json.dumps(_redacted(value), indent=2))
 
 
-def data_line(value: Any) -> None:
-    """Print one JSON object on one line of stdout, at once: programs read such lines as they come."""
-    typer.echo(json.dumps(_redacted(value)))
-
-
 def _redacted(value: Any) -> Any:
     """Redact values before they become JSON: its quotes and escapes could hide a password from the pattern."""
     match value:

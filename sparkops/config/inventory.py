@@ -123,12 +123,10 @@ class Webhook(Section):
 
     urls: Annotated[list[Url], Field(min_length=1, max_length=4)]
     """URLs that guards send JSON to, by POST. https is verified; http only to a private IP address, such as
-    http://192.168.1.5:8080/sparkops, unless `allow_http` is true. Redirects are not followed."""
-    key: LocalPath
-    """File with the key that signs what is sent, relative to the inventory, mode 0600: 16 to 512 letters, digits and
-    . _ ~ + / = -. The receiver verifies it."""
+    http://192.168.1.5:8080/sparkops, unless `allow_http` is true. Redirects are not followed. A secret in the path or
+    the query tells the receiver who has sent it."""
     allow_http: bool = False
-    """Allow http to names and public addresses: others may read what is sent, but not change it unnoticed."""
+    """Allow http to names and public addresses: others may read and change what is sent, and read the URL."""
 
 
 class Inventory(Section):
@@ -245,7 +243,7 @@ def _check_webhook(read: Source, webhook: Webhook | None) -> None:
         if parts.scheme not in ("https", "http") or not text.isascii():
             problem = "expected ASCII text that begins with https:// or http://"
         elif parts.username is not None or parts.fragment:
-            problem = "has a user or a fragment, expected none: the key signs what is sent"
+            problem = "has a user or a fragment, expected none: a secret belongs in the path or the query"
         elif (address := _address(parts.hostname or "")) and not _receives(address):
             problem = f"{address} is a link-local, multicast or reserved address, expected that of a receiver"
         elif parts.scheme == "http" and not (webhook and webhook.allow_http) and not (address and _is_private(address)):

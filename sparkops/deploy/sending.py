@@ -7,7 +7,7 @@ the journal meanwhile.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -299,23 +299,26 @@ def hold(leader: Leader, service: str, reason: str) -> None:
     unplanned(leader, service, lambda journal: Hold(new_id(), journal.revision, reason))
 
 
-def events(operation: Operation, leader: Leader, service: str) -> list[Record]:
-    """Return the past events of a service from its leader, with what other guards know of its engines.
+def histories(operation: Operation, leader: Leader, services: Collection[str]) -> dict[str, list[Record]]:
+    """Return the past events of services from their leader, with what other guards know of their engines.
 
     Raises errors of nodes.
     """
 
-    def read(member: Member) -> list[Record]:
+    def read(member: Member) -> dict[str, list[Record]]:
         if member.engine.container(CONTAINER) is None:
-            return []
+            return {}
         if member.name == operation.node:
-            return [*leader.events(service)]
+            return {service: [*leader.events(service)] for service in services}
         with connect_guard(member) as opened:
-            return [*opened.events(service)]
+            return {service: [*opened.events(service)] for service in services}
 
     by_node = operation.connected.all(read)
     led = by_node.pop(operation.node)
-    return merge(led, chain.from_iterable(by_node.values()))
+    return {
+        service: merge(led[service], chain.from_iterable(other.get(service, ()) for other in by_node.values()))
+        for service in services
+    }
 
 
 def unplanned(leader: Leader, service: str, make: Callable[[Journal], Intent]) -> Accepted | None:

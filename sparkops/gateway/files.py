@@ -53,11 +53,6 @@ def load_monitoring_key(fleet: Fleet) -> str:
     return _key(fleet, ("monitoring", "key"), fleet.monitoring.key) if fleet.monitoring else ""
 
 
-def load_webhook_key(fleet: Fleet) -> str:
-    """Read the key that signs events for receivers; empty without `webhook`. Raises ConfigError."""
-    return _key(fleet, ("webhook", "key"), fleet.webhook.key) if fleet.webhook else ""
-
-
 def _key(fleet: Fleet, where: Location, named: str) -> str:
     key = _secret(fleet, where, named).strip()
     if not KEY.fullmatch(key):

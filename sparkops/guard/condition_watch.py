@@ -11,10 +11,9 @@ from sparkops.guard.figures import read_host
 from sparkops.guard.lead import Lead
 from sparkops.guard.leadership import Leadership
 from sparkops.nodes.host import HostFacts
-from sparkops.notices.catalogue import DISK_LOW_GIB, Code, Notice
+from sparkops.notices.catalogue import DISK_LOW_GIB, Code, Notice, noted
 from sparkops.notices.conditions import Conditions, Look, advance
 from sparkops.swap import trouble
-from sparkops.swap.events import hold_step, hold_text
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import traffic
 
@@ -22,11 +21,8 @@ CONDITIONS_S = 10.0
 """Seconds between two looks."""
 HOST_S = 60.0
 """Seconds between two reads of the disk, which run a program."""
-WATCHED = (
-    *(Code.HOLD, Code.NEEDS_OPERATOR, Code.NOT_ANSWERING, Code.NODE_LOST),
-    *(Code.LEADER_LOST, Code.GATEWAY_DOWN, Code.DISK_LOW),
-)
-"""The codes of these states."""
+STATE = "state"
+"""The kind of the events with which a state of a service begins and ends."""
 Seen = tuple[Notice, bool | None]
 """A state, and whether it is wrong; None: unknown."""
 
@@ -48,16 +44,23 @@ class ConditionWatch:
         self._began_s = self.clock()
 
     def look(self) -> None:
-        """Look once, and add the notices that are due to the outbox."""
-        outbox = self.leadership.state.outbox
-        told = outbox.begun(WATCHED)  # before the look: it must not end a hold that begins during it
+        """Look once, and tell what is due: of a service in its history, of the node in the guard's log."""
         seen = list(self._seen())
         wrong = tuple(notice for notice, is_wrong in seen if is_wrong)
         unknown = frozenset(notice.key for notice, is_wrong in seen if is_wrong is None)
         look = Look(self.clock(), wrong, unknown)
-        self.conditions, due = advance(self.conditions, look, told)
+        self.conditions, due = advance(self.conditions, look)
         for notice in due:
-            outbox.add(notice)
+            self._tell(notice)
+
+    def _tell(self, notice: Notice) -> None:
+        state, log = self.leadership.state, self.leadership.log
+        if notice.service:
+            more = noted(notice.code, notice.subject, notice.state, notice.next_step)
+            state.note_event(notice.service, {"kind": STATE, "text": notice.text, "lasting": True, **more}, log)
+        else:
+            log(notice.text)
+            state.tell(notice)
 
     def _seen(self) -> Iterator[Seen]:
         yield self._disk()
@@ -65,7 +68,7 @@ class ConditionWatch:
             membership, leads = self.leadership.state.membership(), self.leadership.members.leads
             leading = self.leadership.led()
         except SparkopsError:  # it cannot be read: whether this guard leads is unknown
-            for notice in self.leadership.state.outbox.begun(WATCHED):
+            for notice in self.conditions.told.values():
                 yield notice, None
             return
         if leads:
@@ -111,9 +114,6 @@ class ConditionWatch:
 def _service(lead: Lead) -> Iterator[Seen]:
     journal, gateway, why = lead.journal, lead.fleet.gateway, lead.trouble()
     service, serving = journal.service, traffic(journal)
-    # The event of a hold tells it at once. A hold that came with the lead of another guard has none here.
-    hold = Notice(Code.HOLD, hold_text(journal), service=service, next_step=hold_step(journal))
-    yield hold, bool(journal.hold)
     step = trouble.next_step(journal, why) if why else ""
     text = f"needs an operator: {trouble.reason(why)}"
     yield Notice(Code.NEEDS_OPERATOR, text, service=service, next_step=step), bool(why)

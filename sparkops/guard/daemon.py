@@ -34,7 +34,6 @@ from sparkops.guard.state import Membership, Peer, State
 from sparkops.guard.webhook import Webhooks
 from sparkops.guard_client.commands import DOCKER, PEER_PORT
 from sparkops.nodes.local import LocalNode
-from sparkops.notices.catalogue import Code
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.orders import Order
 
@@ -88,6 +87,9 @@ class Daemon:
         """
         self.log(f"guarding {self.node.name}")
         with ExitStack() as opened:
+            webhooks = Webhooks(self.state, self.node.name, self.log)
+            opened.callback(webhooks.close)
+            webhooks.start()
             opened.enter_context(self._threads())
             opened.enter_context(serve("", self.port, self.node.name, self._keys, self.answer, self._known))
             self.leadership.start()
@@ -96,11 +98,7 @@ class Daemon:
             figures = Figures(self.leadership, self.sampler, lambda: self.message_s, self.watcher.open)
             monitoring = FiguresServer(self.state, figures.text, self.log)
             opened.callback(monitoring.close)
-            webhooks = Webhooks(self.state, self.node.name, self.log)
-            opened.callback(webhooks.close)
-            self.state.outbox.end((Code.FINDING,), "not watched while its guard starts; found again if it still holds")
-            webhooks.start()
-            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs(), **webhooks.verbs()}
+            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs()}
             opened.callback(open_socket(webhooks.carried(monitoring.carried(verbs))).shutdown)
             self._report(opened)
             self._start("monitoring", monitoring.look, LISTEN_S)

@@ -1,4 +1,4 @@
-"""What a guard keeps on its node: journals, records, events, notices, evidence, secrets and its fleet."""
+"""What a guard keeps on its node: journals, records, events, evidence, secrets and its fleet."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sparkops.guard import durable
 from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
 from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
 from sparkops.guard.evidence import Evidence, QuotaExceeded
-from sparkops.guard.outbox import Outbox
 from sparkops.guard_client.cordon import Cordon
 from sparkops.notices import catalogue
+from sparkops.notices.catalogue import Notice
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
@@ -73,10 +73,9 @@ class Monitored:
 
 @dataclass(frozen=True, slots=True)
 class WebhookTarget:
-    """Where a guard sends notices, and the key that signs them. A URL may be a secret too."""
+    """Where a guard sends notices. A URL may be a secret."""
 
     urls: tuple[str, ...] = field(repr=False)
-    key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +93,9 @@ class State:
     directory: Path = field(default_factory=state_directory)
     clock: Callable[[], NodeClock] = read_clock
     log: Callable[[str], None] = log
-    outbox: Outbox = field(init=False, repr=False, compare=False)
-    """The notices of this node: one object from the start, for many threads add to it."""
+    listeners: list[Callable[[Notice], None]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What gets each notice of this node. A listener never blocks."""
     _files: dict[Path, Durable] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "outbox", Outbox(self.directory / "notices", self.log))
 
     def services(self) -> list[str]:
         """Return the names of the services with a journal or a record, readable or not."""
@@ -141,8 +137,13 @@ class State:
         """
         directory = self._service(service)
         if notice := catalogue.of_event(service, event):
-            self.outbox.add(notice)
+            self.tell(notice)
         return durable.add_event(directory, event)
+
+    def tell(self, notice: Notice) -> None:
+        """Give a notice to all listeners."""
+        for listener in self.listeners:
+            listener(notice)
 
     def note_event(self, service: str, event: Mapping[str, object], log: Callable[[str], None]) -> None:
         """Append an event. A full disk loses it, which `log` gets, and stops nothing."""

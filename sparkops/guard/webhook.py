@@ -1,17 +1,19 @@
 """The sender of notices to the receivers of the inventory: a thread for each, so that none waits for another.
 
-Nothing else waits for these threads: notices lie in the outbox (guard/outbox.py). Only the inventory names a receiver:
+A notice is tried a few times, and kept nowhere: the history of its service has it. Only the inventory names a receiver:
 an answer is never followed, and no proxy of the environment is used.
 """
 
 from __future__ import annotations
 
-import hashlib
 import http.client
+import json
+import secrets
 import socket
 import ssl
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,26 +25,19 @@ from sparkops.errors import SparkopsError
 from sparkops.guard.bounded import Bounded
 from sparkops.guard.monitoring import CARRIERS
 from sparkops.guard.operator_socket import Request, Verbs
-from sparkops.guard.outbox import Outbox
 from sparkops.guard.state import State, WebhookTarget
-from sparkops.notices import delivery, message
-from sparkops.notices.delivery import Outcome, Schedule
-from sparkops.notices.message import Numbered
+from sparkops.notices import message
+from sparkops.notices.catalogue import Notice
 
 CONNECT_S, TOTAL_S = 5.0, 15.0
 """Seconds for the connection, and for one attempt in all after it: receivers answer at once and work later."""
 HEAD_BYTES, BODY_BYTES = 16 * 1024, 4 * 1024
 """Most bytes of the answer that are read: its head, and so much of a body that nobody needs."""
-IDLE_S = 30.0
-"""Seconds between two looks without a notice; a new one wakes the thread."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """The result of one attempt. `why`: what the receiver answered, or why it did not; empty if it was delivered."""
-
-    outcome: Outcome
-    why: str = ""
+PAUSES_S = (0.0, 2.0, 20.0)
+"""Seconds before each attempt to send a notice: a receiver that restarts is back by then."""
+MOST = 50
+"""Most notices that wait for one receiver; the oldest of more is lost."""
+Post = Callable[[str, bytes], str]
 
 
 def shown(url: str) -> str:
@@ -51,29 +46,26 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def post(url: str, key: str, body: bytes, notice_id: str, now: float) -> Attempt:
-    """Send one notice to a receiver. Takes at most CONNECT_S for each of its addresses, and TOTAL_S after that."""
+def post(url: str, body: bytes) -> str:
+    """Send one notice; return why the receiver has not taken it, empty if it has.
+
+    Takes at most CONNECT_S for each address of the receiver, and TOTAL_S after that.
+    """
     parts = urlsplit(url)
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": f"sparkops/{__version__}",
-        message.EVENT_ID: notice_id,
-        message.SIGNATURE: message.signature(key, body, int(now)),
-    }
+    headers = {"Content-Type": "application/json", "User-Agent": f"sparkops/{__version__}"}
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port)  # it connects nowhere by itself
     try:
         connection.sock = _connected(parts)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("POST", path, body, {"Host": parts.netloc.rpartition("@")[2], **headers})
         response = connection.getresponse()
-        result = delivery.outcome(response.status)
         with suppress(OSError, http.client.HTTPException):  # the status has said it
             response.read(BODY_BYTES)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Attempt(Outcome.UNANSWERED, str(error) or type(error).__name__)
+        return str(error) or type(error).__name__
     finally:
         connection.close()
-    return Attempt(result, "" if result is Outcome.DELIVERED else f"HTTP {response.status}")
+    return "" if 200 <= response.status < 300 else f"HTTP {response.status}"
 
 
 def _connected(parts: SplitResult) -> Any:
@@ -89,89 +81,56 @@ def _connected(parts: SplitResult) -> Any:
     return Bounded(sock, TOTAL_S, HEAD_BYTES + BODY_BYTES)
 
 
-Post = Callable[[str, str, bytes, str, float], Attempt]
-
-
 @dataclass
 class Receiver:
-    """One receiver: `step` makes the attempt that is due."""
+    """One receiver, and the notices that wait for it in memory."""
 
-    name: str
-    """Its name in the outbox: the URL itself may be a secret."""
     url: str = field(repr=False)
-    key: str = field(repr=False)
-    node: str
-    outbox: Outbox
     log: Callable[[str], None]
     post: Post = post
-    clock: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
-    over: threading.Event = field(default_factory=threading.Event)
-    schedule: Schedule = field(default_factory=Schedule)
-    failing: str = ""
-    """Why the last attempt failed; empty if none did since the last delivery."""
+    waiting: deque[Mapping[str, Any]] = field(default_factory=deque)
+    closed: bool = False
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    """It guards `waiting` and `closed`."""
+
+    def add(self, notice: Mapping[str, Any]) -> None:
+        """Let a notice wait until those before it are sent. Never blocks."""
+        with self.changed:
+            if len(self.waiting) == MOST:
+                self._lose(self.waiting.popleft(), f"more than {MOST} notices wait")
+            self.waiting.append(notice)
+            self.changed.notify()
 
     def run(self) -> None:
-        """Send until `over` is set."""
-        while not self.over.is_set():
-            with self.outbox.changed:  # a notice that comes meanwhile ends the pause if it is due before
-                while not self.over.is_set() and (left_s := self.left_s()) > 0:
-                    self.outbox.changed.wait(left_s)
-            if not self.over.is_set():
-                self.step()
+        """Send until it is closed."""
+        while notice := self._following():
+            self.send(notice)
 
-    def left_s(self) -> float:
-        """Return the seconds until the next attempt is due; 0 where one is, IDLE_S without a notice."""
-        due, aside = self.outbox.due(self.name), self.outbox.aside(self.name)
-        following = self.schedule.following(due[0].n if due else None, aside)
-        return max(0.0, following[1] - self.clock()) if following else IDLE_S
+    def _following(self) -> Mapping[str, Any] | None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.closed or self.waiting)
+            return None if self.closed else self.waiting.popleft()
 
-    def step(self) -> None:
-        """Make the attempt that is due, if one is."""
-        due, aside = self.outbox.due(self.name), self.outbox.aside(self.name)
-        following = self.schedule.following(due[0].n if due else None, aside)
-        if following is None or following[1] > self.clock():
-            return
-        n = following[0]
-        if n in aside:
-            numbered, lost = aside[n]
-        elif due:
-            numbered, lost = due
-        attempt = self.send(numbered, lost)
-        if attempt.outcome is Outcome.DELIVERED:
-            self.outbox.sent(self.name, n)
-            self.schedule = self.schedule.ended(n, resumes=n in aside)
-            if self.failing:
-                self.log(f"webhook {shown(self.url)}: delivers again")
-            self.failing = ""
-            return
-        if attempt.why != self.failing:
-            self.log(f"webhook {shown(self.url)}: {attempt.why}; notice {n} is sent again")
-        self.failing, now_s = attempt.why, self.clock()
-        self.schedule = self.schedule.failed(n, attempt.outcome, now_s, aside)
-        attempts = self.schedule.of(n)
-        if attempts.given_up(now_s):
-            self.log(f"webhook {shown(self.url)}: {attempt.why}; notice {n} is lost to it")
-            self.outbox.skip(self.name, n, lost)
-            self.schedule = self.schedule.ended(n, resumes=False)
-        elif attempts.is_overtaken and n not in aside:
-            self.outbox.overtake(self.name, n, lost)
-            self.schedule = self.schedule.overtaken(n)
+    def send(self, notice: Mapping[str, Any]) -> None:
+        """Send one notice, in a few attempts."""
+        body, why = json.dumps(notice).encode(), ""
+        for pause_s in PAUSES_S:
+            with self.changed:
+                if self.changed.wait_for(lambda: self.closed, pause_s):
+                    return
+            why = self.post(self.url, body)
+            if not why:
+                return
+        self._lose(notice, why)
 
-    def send(self, numbered: Numbered, lost: int = 0) -> Attempt:
-        """Send one notice once."""
-        body = message.packed(message.as_json(self.node, numbered, lost))
-        return self.post(self.url, self.key, body, numbered.id, self.now())
+    def _lose(self, notice: Mapping[str, Any], why: str) -> None:
+        self.log(f"webhook {shown(self.url)}: {why}; not sent: {notice['code']}: {notice['text']}")
 
     def close(self) -> None:
-        """End the thread after its attempt."""
-        self.over.set()
-        with self.outbox.changed:
-            self.outbox.changed.notify_all()
-
-
-def _receiver_name(url: str) -> str:
-    return hashlib.sha256(url.encode()).hexdigest()[:16]
+        """End the thread after its attempt; what waits is lost."""
+        with self.changed:
+            self.closed = True
+            self.changed.notify()
 
 
 @dataclass
@@ -188,6 +147,7 @@ class Webhooks:
 
     def start(self) -> None:
         """Send to the receivers of the state. One that cannot be read sends nothing, and stops nothing."""
+        self.state.listeners.append(self.add)
         try:
             target = self.state.webhook()
         except (SparkopsError, OSError) as error:
@@ -195,6 +155,13 @@ class Webhooks:
             return
         with self._mutex:
             self._begin(target)
+
+    def add(self, notice: Notice) -> None:
+        """Send a notice to every receiver. Never blocks."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        sent = message.as_json(self.node, at, secrets.token_hex(8), notice)
+        for receiver in self._receivers:
+            receiver.add(sent)
 
     def change(self, target: WebhookTarget | None) -> None:
         """Send there from now on, or nowhere. Raises OSError where that cannot be written: nothing has changed then."""
@@ -207,14 +174,9 @@ class Webhooks:
 
     def _begin(self, target: WebhookTarget | None) -> None:
         self._target, urls = target, dict.fromkeys(target.urls if target else ())
-        outbox = self.state.outbox
-        outbox.receivers([_receiver_name(url) for url in urls])
-        self._receivers = tuple(
-            Receiver(_receiver_name(url), url, target.key if target else "", self.node, outbox, self.log, self.post)
-            for url in urls
-        )
+        self._receivers = tuple(Receiver(url, self.log, self.post) for url in urls)
         for receiver in self._receivers:
-            threading.Thread(target=receiver.run, name=f"webhook {receiver.name}", daemon=True).start()
+            threading.Thread(target=receiver.run, name="webhook", daemon=True).start()
 
     def carried(self, verbs: Verbs) -> Verbs:
         """Return the verbs, of which those that say where figures are served also change where notices are sent.
@@ -232,33 +194,12 @@ class Webhooks:
 
         return {name: carrying(act) if name in CARRIERS else act for name, act in verbs.items()}
 
-    def verbs(self) -> Mapping[str, Callable[[Request], object]]:
-        """Return the requests of operators: the notices, and a test."""
-        return {"notices": self._notices, "notices_test": lambda _: self.test()}
-
-    def _notices(self, request: Request) -> dict[str, Any]:
-        """Return the notices after number `since`; without any, wait for one up to `wait_s` seconds."""
-        outbox, since = self.state.outbox, int(request.get("since", 0))
-        deadline_s = time.monotonic() + float(request.get("wait_s", 0.0))
-        with outbox.changed:
-            while not (notices := outbox.since(since)) and (left_s := deadline_s - time.monotonic()) > 0:
-                outbox.changed.wait(left_s)
-        receivers = [{"receiver": shown(receiver.url), "failing": receiver.failing} for receiver in self._receivers]
-        listed = [message.as_json(self.node, numbered) for numbered in notices]
-        return {"notices": listed, "last": outbox.last, "receivers": receivers}
-
-    def test(self) -> list[dict[str, str]]:
-        """Send a test to every receiver once, past the queue; return each with what went wrong, empty for nothing."""
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        test = Numbered(0, f"test-{time.time_ns():x}", at, message.TEST)
-        return [{"receiver": shown(item.url), "problem": item.send(test).why} for item in self._receivers]
-
     def close(self) -> None:
-        """End all threads; an attempt in progress is repeated by the next guard."""
+        """End all threads."""
         with self._mutex:
             for receiver in self._receivers:
                 receiver.close()
 
 
 def _target(request: Request | None) -> WebhookTarget | None:
-    return WebhookTarget(tuple(map(str, request["urls"])), str(request["key"])) if request else None
+    return WebhookTarget(tuple(map(str, request["urls"]))) if request else None

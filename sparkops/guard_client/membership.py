@@ -28,7 +28,7 @@ class GuardSettings:
     """What the inventory says to every guard. Guards of an earlier version ignore what they do not know.
 
     `monitoring`: where it serves figures, as `port`, and `digest`, the SHA-256 of the key (hex); None: nowhere.
-    `webhook`: where it sends events, as `urls`, and `key`, which signs them; None: nowhere.
+    `webhook`: where it sends events, as `urls`; None: nowhere.
     """
 
     monitoring: Mapping[str, object] | None = None

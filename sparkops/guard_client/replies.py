@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from sparkops.docker.places import CONTAINER
 from sparkops.errors import Busy, NeedsOperator, NodeError, PlanRefused, SparkopsError
+from sparkops.notices.catalogue import NoticeState
 from sparkops.swap.wire import WireError
 
 Read = TypeVar("Read")
@@ -66,6 +67,25 @@ def merge(leader: Iterable[Record], others: Iterable[Record]) -> list[Record]:
     """Join the leader's lasting events with the evidence, restarts and findings of other guards, by time."""
     joined = [*leader, *(event for event in others if event.get("kind") in KEPT_BY_ALL)]
     return sorted((event for event in joined if event.get("lasting", True)), key=lambda event: event["at"])
+
+
+def notable(histories: Mapping[str, Iterable[Record]]) -> list[Record]:
+    """Return the events of all services that an operator must know, by time, each with its `service`."""
+    events = [
+        {**event, "service": service}
+        for service, history in histories.items()
+        for event in history
+        if isinstance(event.get("notice"), Mapping)
+    ]
+    return sorted(events, key=lambda event: str(event["at"]))
+
+
+def notable_line(event: Record) -> str:
+    """Return the line of an event that an operator must know: time, code, service and text."""
+    notice, text = event["notice"], str(event["text"]).partition("\n")[0]
+    state = "" if notice.get("state") == NoticeState.ONCE else f" {notice.get('state')}"
+    node = f"{event['node']}: " if event.get("node") else ""
+    return f"{event['at']}  {notice.get('code')}{state}  {event['service']}: {node}{text}"
 
 
 def lines(event: Record) -> Iterator[str]:

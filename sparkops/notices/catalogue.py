@@ -1,6 +1,6 @@
 """The events that an operator must know, by code: the only list of them. Pure.
 
-The history of a service, `sparkops events`, webhooks and the alert rules for Prometheus all take them from here.
+The history of a service, `sparkops history` and webhooks take them from here; the alert rules are tested against it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ class Code(StrEnum):
     LEADER_LOST = "LEADER_LOST"
     GATEWAY_DOWN = "GATEWAY_DOWN"
     DISK_LOW = "DISK_LOW"
-    NOTICES_LOST = "NOTICES_LOST"
-    TEST = "TEST"
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,6 @@ CATALOGUE: Mapping[Code, Entry] = {
     Code.GATEWAY_DOWN: _lasting(Severity.CRITICAL, "the leader cannot read the gateway", 60.0),
     # A build or a pull takes and frees disk within minutes.
     Code.DISK_LOW: _lasting(Severity.WARNING, f"a node has less than {DISK_LOW_GIB:.0f} GiB of free disk", 600.0),
-    Code.NOTICES_LOST: Entry(Severity.WARNING, "notices that waited on a node cannot be read"),
-    Code.TEST: Entry(Severity.INFO, "an operator tests the webhook"),
 }
 
 

@@ -5,7 +5,7 @@ Unknown is neither good nor bad: it begins nothing and ends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from sparkops.notices.catalogue import CATALOGUE, Notice, NoticeState
@@ -25,28 +25,25 @@ class Look:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Since when each state that is wrong has been so, by its key."""
+    """By key: since when each state that is wrong has been so, and the begins that have no end yet."""
 
     since_s: Mapping[str, float] = field(default_factory=dict)
+    told: Mapping[str, Notice] = field(default_factory=dict)
 
 
-def advance(conditions: Conditions, look: Look, told: Collection[Notice]) -> tuple[Conditions, tuple[Notice, ...]]:
-    """Return the conditions after one more look, and the notices that are due.
-
-    `told`: the begins of these codes that have no end yet. They outlast a restart of the guard, the clocks do not.
-    """
-    open_keys = {notice.key for notice in told}
+def advance(conditions: Conditions, look: Look) -> tuple[Conditions, tuple[Notice, ...]]:
+    """Return the conditions after one more look, and the notices that are due."""
     wrong = {notice.key: notice for notice in look.wrong}
     since_s = {key: conditions.since_s.get(key, look.at_s) for key in wrong}
-    begins = (
-        replace(notice, state=NoticeState.BEGINS)
+    begins = {
+        key: replace(notice, state=NoticeState.BEGINS)
         for key, notice in wrong.items()
-        if key not in open_keys and look.at_s - since_s[key] >= CATALOGUE[notice.code].after_s
-    )
-    ends = (ended(notice) for notice in told if notice.key not in wrong and notice.key not in look.unknown)
-    return Conditions(since_s), (*ends, *begins)
+        if key not in conditions.told and look.at_s - since_s[key] >= CATALOGUE[notice.code].after_s
+    }
+    kept = {key: notice for key, notice in conditions.told.items() if key in wrong or key in look.unknown}
+    ends = (_ended(notice) for key, notice in conditions.told.items() if key not in kept)
+    return Conditions(since_s, {**kept, **begins}), (*ends, *begins.values())
 
 
-def ended(begun: Notice, why: str = "ended") -> Notice:
-    """Return the notice that ends another one."""
-    return replace(begun, state=NoticeState.ENDS, text=f"{why}: {begun.text}", next_step="")
+def _ended(begun: Notice) -> Notice:
+    return replace(begun, state=NoticeState.ENDS, text=f"ended: {begun.text}", next_step="")

@@ -30,16 +30,6 @@ class SwapEvent:
         return {"kind": self.kind, "text": self.text, "node": self.node, "lasting": self.lasting, **self.more}
 
 
-def hold_text(journal: Journal) -> str:
-    """Return what operators are told of a service on hold."""
-    return f"on hold: {journal.hold}"
-
-
-def hold_step(journal: Journal) -> str:
-    """Return the command that ends a hold."""
-    return f"sparkops unhold {journal.service}"
-
-
 def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     """Yield the events between two journals, in order."""
     recorded = {(outcome.intent, outcome.result) for outcome in old.outcomes}
@@ -53,9 +43,9 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
             yield _end(old, new, outcome)
     yield from _stop(old, new)
     if old.hold != new.hold:
-        text = hold_text(new) if new.hold else "hold released"
+        text = f"on hold: {new.hold}" if new.hold else "hold released"
         state = NoticeState.BEGINS if new.hold else NoticeState.ENDS
-        step = hold_step(new) if new.hold else ""
+        step = f"sparkops unhold {new.service}" if new.hold else ""
         yield SwapEvent("note", text, more=noted(Code.HOLD, state=state, next_step=step))
     if new.forgotten and not old.forgotten:
         yield SwapEvent("note", f"{new.service} is forgotten: its names and port are free")

@@ -201,6 +201,24 @@ def test_history_shows_every_lasting_event_and_says_where_there_is_none(sparkops
 
 
 @STARTS_MANY
+def test_history_of_all_services_shows_what_an_operator_must_know(sparkops: Here) -> None:
+    assert sparkops("history").err == "no events\n"
+    swapping(sparkops, Phase.RETIRE)
+    sparkops.peer.write(Journal("other", "here", revision=1))
+    sparkops.peer.write(Journal("other", "here", revision=2, hold="fair"))
+
+    ran = sparkops("history")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.partition("  ")[2] for line in ran.out.splitlines()] == ["HOLD begins  other: on hold: fair"]
+    shown = sparkops("history", "--json").json
+    assert (shown["service"], [(event["service"], event["kind"]) for event in shown["events"]]) == (
+        None,
+        [("other", "note")],
+    )
+
+
+@STARTS_MANY
 @pytest.mark.parametrize("verb", ["stop", "history", "logs", "follow", "rollback", "promote", "cancel", "unhold"])
 def test_a_name_that_is_no_service_is_wrong_input_with_the_nearest_names(sparkops: Here, verb: str) -> None:
     sparkops.peer.write(SERVING)

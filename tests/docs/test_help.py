@@ -18,7 +18,6 @@ OTHERWISE = {
     "demo",
     "deploy",
     "doctor",
-    "events",
     "fit",
     "follow",
     "gateway rebuild",

@@ -15,8 +15,8 @@ from sparkops.guard.lead import Lead
 from sparkops.guard.leadership import Leadership
 from sparkops.guard.state import Membership, State
 from sparkops.nodes.host import HostFacts
-from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code
-from sparkops.swap.events import narrate
+from sparkops.notices import catalogue
+from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code, Notice
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
@@ -41,9 +41,12 @@ class Guard:
     reads: int = 0
     lost: dict[str, str] = field(default_factory=dict)
     last: dict[str, object] = field(default_factory=lambda: {"n2": object()})
+    told: list[Notice] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.state = State(self.directory)
+        self.state.listeners.append(self.told.append)
         self.state.write_membership(Membership("n1" if self.leads else "n2", b"k"))
         front: Any = None
         self.lead = Lead(ACTIVE, self.state, front, dict, frozenset, lambda _: None)
@@ -51,6 +54,7 @@ class Guard:
         reach = SimpleNamespace(links=[SimpleNamespace(node="n2")], lost=self.lost, last=self.last)
         leadership: Any = SimpleNamespace(
             state=self.state,
+            log=self.lines.append,
             node=SimpleNamespace(name="n1"),
             members=SimpleNamespace(leads=self.leads, reach=reach),
             leads={"chat": self.lead},
@@ -69,13 +73,12 @@ class Guard:
 
     def after(self, seconds: float = LONGEST_S) -> list[str]:
         """Look until so many seconds have passed; return what was told."""
-        last = self.state.outbox.last
+        before = len(self.told)
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s = min(until_s, self.now_s + CONDITIONS_S)
             self.watch.look()
-        told = self.state.outbox.since(last)
-        return [f"{item.notice.code} {item.notice.subject or item.notice.service} {item.notice.state}" for item in told]
+        return [f"{item.code} {item.subject or item.service} {item.state}" for item in self.told[before:]]
 
 
 @pytest.fixture
@@ -95,6 +98,7 @@ def test_a_node_that_the_leader_does_not_reach(guard: Guard) -> None:
 
     guard.lost.clear()
     assert guard.after() == ["NODE_LOST n2 ends"]
+    assert guard.lines == [f"{text}n2: its guard cannot be reached: no reply" for text in ("", "ended: ")]
 
 
 def test_a_node_that_was_not_reached_yet_is_unknown(guard: Guard) -> None:
@@ -124,10 +128,12 @@ def test_a_service_that_is_stopped_by_intent_is_not_one_that_does_not_answer(gua
 def test_a_service_that_needs_an_operator(guard: Guard) -> None:
     guard.lead.frozen = "Traceback: a bug"
     assert guard.after() == ["NEEDS_OPERATOR chat begins"]
-    assert guard.state.outbox.since(0)[0].notice.next_step.startswith("docker restart sparkops-guard, on ")
+    assert guard.told[0].next_step.startswith("docker restart sparkops-guard, on ")
 
     guard.lead.frozen = ""
     assert guard.after() == ["NEEDS_OPERATOR chat ends"]
+    history = [catalogue.of_event("chat", event) for event in guard.state.events("chat")]
+    assert history == guard.told, "each state of a service is in its history"
 
 
 def test_a_disk_that_is_nearly_full_is_read_once_a_minute(guard: Guard) -> None:
@@ -185,22 +191,3 @@ def test_a_gateway_that_cannot_be_read_matters_to_no_forgotten_service(guard: Gu
     guard.lead.journal, guard.lead.fleet = replace(ACTIVE, forgotten=True), FleetState()
 
     assert guard.after() == []
-
-
-def test_a_hold_moves_with_the_lead(guard: Guard) -> None:
-    guard.lead.journal = replace(ACTIVE, hold="fair")
-    assert guard.after() == ["HOLD chat begins"]
-    guard.state.write_record("chat", Record(term=ACTIVE.term + 1))
-
-    assert guard.after() == ["HOLD chat ends"]
-
-
-def test_a_hold_that_its_event_has_told_is_told_once(guard: Guard) -> None:
-    held = replace(ACTIVE, hold="fair")
-    for journal in (held, ACTIVE):
-        for event in narrate(guard.lead.journal, journal):
-            guard.state.add_event("chat", event.record())
-        guard.lead.journal = journal
-        assert guard.after() == []
-
-    assert [item.notice.text for item in guard.state.outbox.since(0)] == ["on hold: fair", "hold released"]

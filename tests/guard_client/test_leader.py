@@ -15,7 +15,6 @@ import pytest
 from sparkops.agents import rebuild_plan
 from sparkops.command import Command
 from sparkops.errors import Busy, ConnectionLost, NeedsOperator, NodeError, PlanRefused, SparkopsError
-from sparkops.guard_client import notices
 from sparkops.guard_client.commands import RELAY
 from sparkops.guard_client.following import Accepted, Following
 from sparkops.guard_client.leader import LIMIT, Decision, Leader
@@ -104,8 +103,6 @@ ASKS: dict[str, Callable[[Leader], object]] = {
     "events": lambda leader: leader.events("chat"),
     "intend": lambda leader: leader.intend("chat", Hold("i1", 7, "fair")),
     "key": lambda leader: leader.key_of("n2"),
-    "notices": lambda leader: leader.read("notices", notices.page),
-    "notices_test": lambda leader: leader.read("notices_test", notices.tested),
 }
 
 

@@ -16,19 +16,15 @@ AFTER_S = CATALOGUE[Code.NODE_LOST].after_s
 
 @dataclass
 class Fleet:
-    """Looks one after another; `told` are the begins without an end, as the outbox keeps them."""
+    """Looks one after another."""
 
     at_s: float = 1000.0
     conditions: Conditions = field(default_factory=Conditions)
-    told: list[Notice] = field(default_factory=list)
 
     def after(self, seconds: float, *wrong: Notice, unknown: bool = False) -> list[NoticeState]:
         self.at_s += seconds
         look = Look(self.at_s, wrong, frozenset({LOST.key}) if unknown else frozenset())
-        self.conditions, due = advance(self.conditions, look, self.told)
-        self.told = [notice for notice in due if notice.state is NoticeState.BEGINS] or [
-            notice for notice in self.told if notice.key not in {ended.key for ended in due}
-        ]
+        self.conditions, due = advance(self.conditions, look)
         return [notice.state for notice in due]
 
 
@@ -58,14 +54,6 @@ def test_what_is_unknown_begins_nothing_and_ends_nothing() -> None:
     assert fleet.after(9 * AFTER_S, unknown=True) == []
     assert fleet.after(1.0) == [NoticeState.ENDS]
     assert fleet.after(AFTER_S, unknown=True) == []
-
-
-def test_after_a_restart_of_the_guard_a_state_that_was_told_ends_and_is_not_told_again() -> None:
-    fleet = Fleet(told=[replace(LOST, state=NoticeState.BEGINS)])
-
-    assert fleet.after(AFTER_S, LOST) == []
-    assert fleet.after(AFTER_S, LOST) == []
-    assert fleet.after(1.0) == [NoticeState.ENDS]
 
 
 def test_two_nodes_are_two_states() -> None:

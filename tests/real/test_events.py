@@ -1,4 +1,4 @@
-"""Events that an operator must know, from real guards to a receiver on this machine."""
+"""Events that an operator must know, from real guards to a receiver on this machine, and in the history."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import pytest
 
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.guard.test_webhook import verified
 from tests.http_server import Answer, Asked, HttpServer, answering
 from tests.real.program import Cli
 from tests.real.service import GATEWAY, Service, wait_for, write_inventory
-from tests.real.test_monitoring import secret
 
 pytestmark = [pytest.mark.fleet, pytest.mark.matrix]
 
-KEY, PATH = "events-5f0d3c1b9a7e24680", "/hooks/T0K3N"
+PATH = "/hooks/T0K3N"
 
 
 class Receiver:
@@ -37,8 +35,8 @@ class Receiver:
 def receiver(nodes: RealFleet) -> Iterator[Receiver]:
     works = [True]
 
-    def respond(asked: Asked) -> Answer:
-        return Answer(200 if works[0] and verified(asked, KEY) else 503)
+    def respond(_: Asked) -> Answer:
+        return Answer(200 if works[0] else 503)
 
     with answering(respond, receiver_address(nodes)) as server:
         yield Receiver(server, works)
@@ -48,8 +46,7 @@ def receiver(nodes: RealFleet) -> Iterator[Receiver]:
 def told(front: Cli, nodes: RealFleet, receiver: Receiver, tmp_path: Path) -> Iterator[Service]:
     """The stand-in in a fleet with `webhook`."""
     url = f"http://{receiver_address(nodes)}:{receiver.server.port}{PATH}"
-    webhook = {"urls": [url], "key": secret(tmp_path, "webhook.key", KEY)}
-    file = write_inventory(nodes, tmp_path, lambda data: data.update({"webhook": webhook}))
+    file = write_inventory(nodes, tmp_path, lambda data: data.update({"webhook": {"urls": [url]}}))
     service = Service(Cli(file, tmp_path / "state", env={"PYTHONPATH": str(CHECKOUT)}), nodes)
     service.sweep()
     yield service
@@ -62,28 +59,24 @@ def receiver_address(nodes: RealFleet) -> str:
     return str(next(ip_network(f"{nodes.node(GATEWAY).address}/24", strict=False).hosts()))
 
 
-def test_events_arrive_signed_also_those_of_the_time_when_receiver_and_guard_were_away(
+def test_events_arrive_and_those_of_the_time_when_the_receiver_was_away_are_in_the_history(
     told: Service, receiver: Receiver, nodes: RealFleet
 ) -> None:
     ran = told.deploy("--node", GATEWAY, name="first")
     assert ran.code == 0, ran.err
     wait_for(lambda: receiver.codes() == ["PROMOTED once"])
-    test = told.cli("events", "--test")
-    address = f"http://{receiver_address(nodes)}:{receiver.server.port}"
-    assert sorted(test.out.splitlines()) == [f"{node.name}: {address}: delivered" for node in nodes.nodes]
 
     receiver.works[0] = False
     assert told.cli("hold", told.name, "--message", "a benchmark").code == 0
     wait_for(lambda: "HOLD begins" in receiver.codes())
     nodes.node(GATEWAY).exec("docker", "restart", "sparkops-guard")
-    assert told.cli("unhold", told.name).code == 0
     receiver.server.requests.clear()
     receiver.works[0] = True
-    wait_for(lambda: sorted(receiver.codes()) == ["HOLD begins", "HOLD ends"])  # a failed one waits, others do not
+    assert told.cli("unhold", told.name).code == 0
+    wait_for(lambda: receiver.codes() == ["HOLD ends"])
 
-    shown = told.cli("events").out
+    shown = told.cli("history").out
     assert [code in shown for code in ("PROMOTED", "HOLD begins", "HOLD ends")] == [True] * 3
     for node in nodes.nodes:
         seen = node.exec("sh", "-c", "docker inspect sparkops-guard; docker logs sparkops-guard 2>&1; ps -ef")
-        assert KEY not in seen
         assert "T0K3N" not in seen

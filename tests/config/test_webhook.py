@@ -1,4 +1,4 @@
-"""`events`: what it refuses, and the section `webhook` of the inventory."""
+"""The section `webhook` of the inventory."""
 
 from __future__ import annotations
 
@@ -8,33 +8,15 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.errors import ConfigError
-from sparkops.gateway.files import load_webhook_key
-from tests.cli.conftest import Sparkops
 
 pytestmark = pytest.mark.unit
-KEY = "k" * 32
 NODES = "nodes:\n  n1: {transport: local}\n"
 
 
 def written(directory: Path, webhook: str) -> Path:
     file = directory / "inventory.yaml"
     file.write_text(f"{NODES}webhook:\n{webhook}")
-    (directory / "hook.key").write_text(KEY)
-    (directory / "hook.key").chmod(0o600)
     return file
-
-
-def test_a_test_without_receivers_names_the_section(sparkops: Sparkops, tmp_path: Path) -> None:
-    (tmp_path / "inventory.yaml").write_text(NODES)
-    ran = sparkops("events", "--test")
-
-    assert ran.code == 2
-    assert "inventory.yaml: webhook: not found" in ran.err
-    assert "Add `webhook: {urls: [URL], key: FILE}` to the inventory" in ran.err
-
-
-def test_a_test_goes_with_no_other_option(sparkops: Sparkops) -> None:
-    assert "--test: not with --follow or --json" in sparkops("events", "--test", "--json").err
 
 
 @pytest.mark.parametrize(
@@ -49,11 +31,10 @@ def test_a_test_goes_with_no_other_option(sparkops: Sparkops) -> None:
     ],
 )
 def test_https_and_http_to_private_addresses(tmp_path: Path, url: str) -> None:
-    fleet = inventory.load(written(tmp_path, f'  urls: ["{url}"]\n  key: hook.key\n'))
+    fleet = inventory.load(written(tmp_path, f'  urls: ["{url}"]\n'))
 
     assert fleet.webhook
     assert fleet.webhook.urls == [url]
-    assert load_webhook_key(fleet) == KEY
 
 
 PLAIN = "http to a name or a public address, expected https, a private IP address, or `allow_http: true`"
@@ -79,39 +60,14 @@ def test_a_url_that_is_none_for_events_is_refused_with_its_line_and_never_shown(
     tmp_path: Path, url: str, problem: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        inventory.load(written(tmp_path, f'  key: hook.key\n  urls:\n    - "https://a.example/"\n    - "{url}"\n'))
+        inventory.load(written(tmp_path, f'  urls:\n    - "https://a.example/"\n    - "{url}"\n'))
 
-    assert "inventory.yaml:7: webhook.urls[1]: " in str(caught.value)
+    assert "inventory.yaml:6: webhook.urls[1]: " in str(caught.value)
     assert problem in str(caught.value)
     assert "T0K3N" not in str(caught.value)
 
 
 def test_http_to_anything_else_needs_a_word(tmp_path: Path) -> None:
-    text = "  urls: [http://ntfy.lan/x, http://203.0.113.7/]\n  key: hook.key\n  allow_http: true\n"
+    text = "  urls: [http://ntfy.lan/x, http://203.0.113.7/]\n  allow_http: true\n"
 
     assert inventory.load(written(tmp_path, text)).webhook
-
-
-@pytest.mark.parametrize(
-    ("content", "mode", "problem"),
-    [(KEY, 0o644, "is readable by other users: chmod 600"), ("short", 0o600, "has no valid key")],
-)
-def test_the_key_is_a_file_for_its_owner_only(tmp_path: Path, content: str, mode: int, problem: str) -> None:
-    file = written(tmp_path, "  urls: [https://a.example/]\n  key: hook.key\n")
-    (tmp_path / "hook.key").write_text(content)
-    (tmp_path / "hook.key").chmod(mode)
-
-    with pytest.raises(ConfigError, match=r"inventory.yaml:5: webhook.key: ") as caught:
-        load_webhook_key(inventory.load(file))
-    assert problem in str(caught.value)
-    assert content not in str(caught.value)
-
-
-def test_nodes_that_cannot_be_reached_are_not_nodes_without_events(sparkops: Sparkops, tmp_path: Path) -> None:
-    (tmp_path / "inventory.yaml").write_text("nodes:\n  n1: {address: 127.0.0.1, port: 9, user: me}\n")
-
-    ran = sparkops("events", "--json")
-
-    assert (ran.code, ran.out) == (5, "")
-    assert "n1: cannot connect to me@127.0.0.1:9" in ran.err
-    assert "no events" not in ran.err
