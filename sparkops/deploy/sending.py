@@ -316,7 +316,7 @@ def histories(operation: Operation, leader: Leader, services: Collection[str]) -
     by_node = operation.connected.all(read)
     led = by_node.pop(operation.node)
     return {
-        service: merge(led[service], chain.from_iterable(other.get(service, ()) for other in by_node.values()))
+        service: merge(led.get(service, ()), chain.from_iterable(other.get(service, ()) for other in by_node.values()))
         for service in services
     }
 
