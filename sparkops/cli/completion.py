@@ -35,7 +35,7 @@ MODEL_VERBS = ("models pull", "models copy", "models verify", "models prepare")
 SERVICE_VERBS = (
     *("recipes", "promote", "rollback", "cancel", "stop", "follow", "logs", "history", "probe", "hold", "unhold"),
 )
-NODE_VERBS = ("node cordon", "node drain", "node return")
+NODE_VERBS = ("node cordon", "node uncordon", "node drain", "node return")
 TAKES: Mapping[str, str] = {
     **dict.fromkeys((*RECIPE_VERBS, *MODEL_VERBS), "recipe"),
     **dict.fromkeys(SERVICE_VERBS, "service"),

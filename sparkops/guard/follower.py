@@ -20,7 +20,6 @@ from sparkops.guard.jobs import Jobs
 from sparkops.guard.leases import Leases
 from sparkops.guard.local_service import LocalService, PromotedRank
 from sparkops.guard.next_task import Moment, load_ahead, next_start, next_task
-from sparkops.guard.node_cordon import NodeCordon
 from sparkops.guard.notes import Note, last_restart_s
 from sparkops.guard.state import State
 from sparkops.guard.tasks import Job, Measure, Task
@@ -57,7 +56,6 @@ class Follower:
     def __post_init__(self) -> None:
         self.engines = Engines(self.node, self.state.secret, self.log, self._paths)
         self.jobs = Jobs(self.state, self.node, self.engines, self.log)
-        self.jobs.alone = self._is_alone
         self._reader = ContainerReader(self.node, self.log)
 
     def handle(self, name: str, order: Order | None) -> Report:
@@ -74,7 +72,7 @@ class Follower:
                 self._keep(service)
             self._note_expendable()
             self._reader.require_recent()
-            work = "; ".join(filter(None, (self.leases.text, self.cordon.text)))
+            work = "; ".join(filter(None, (self.leases.text, self._cordon)))
             return report(self.node.name, service.order, service.local(self._boot), work, self._load_beside(service))
 
     def progress(self, name: str) -> Mapping[str, str]:
@@ -127,7 +125,10 @@ class Follower:
         return self.leases.until_end(holder)
 
     def set_cordon(self, was: Cordon, to: Cordon) -> None:
-        """Replace the cordon of this node. Raises Busy for one while a swap may still start an engine here.
+        """Replace the cordon `was` of this node; the new one is on the disk on return.
+
+        Raises Busy while a swap may still start an engine here, and where another client has changed the cordon
+        meanwhile; Unreadable, OSError.
 
         The leader learns of it with the next report: what it accepts until then waits in its first phase.
         """
@@ -137,7 +138,10 @@ class Follower:
                     journal = self._service(name).journal
                     if journal and (why := orders.load_ahead(journal, self.node.name)):
                         raise Busy(why, next_step=f"`--wait SECONDS` retries\nsparkops follow {name}")
-            self.cordon.replace(was, to)
+            known = self.state.cordon()
+            if known not in (was, to):  # `to`: the reply to the first request was lost
+                raise Busy("the cordon was changed by another client", next_step="Check `sparkops status`, then retry.")
+            self.state.write_cordon(to)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until there may be something to do, at most `timeout_s` seconds."""
@@ -194,13 +198,15 @@ class Follower:
                     service.run(container).note_watch(dead, garbled)
 
     @property
-    def cordon(self) -> NodeCordon:
-        """The node's cordon. While it has a reason no new release starts here; what serves is restarted as before."""
-        return self.jobs.cordon
+    def _cordon(self) -> str:
+        """What a new release must wait for; what serves is restarted as before. Empty for nothing.
 
-    def _is_alone(self, container: str) -> bool:
-        others = [*self._reader.containers.values(), *self._reader.unread.values()]
-        return not any(other.running and other.name != container for other in others)
+        A cordon that cannot be read counts as one.
+        """
+        try:
+            return self.state.cordon().text
+        except (Unreadable, OSError) as error:
+            return f"cordon, which cannot be read: {error}"
 
     def _note_expendable(self) -> None:
         self._expendable = tuple(

@@ -21,7 +21,6 @@ from sparkops.guard.engines import Engines, reason
 from sparkops.guard.free_memory import LACK, Measuring
 from sparkops.guard.loading import Loaded, Loading
 from sparkops.guard.local_service import LocalService
-from sparkops.guard.node_cordon import NodeCordon
 from sparkops.guard.notes import Notes
 from sparkops.guard.start import Run
 from sparkops.guard.state import State
@@ -29,8 +28,6 @@ from sparkops.guard.tasks import Job, Measure, MeasuredRoom
 from sparkops.guard_client import engine_spec
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
-from sparkops.smoke import decode_speed
-from sparkops.smoke.results import SmokeReport
 from sparkops.startup import estimate
 from sparkops.startup.estimate import Forecast
 from sparkops.swap import effects
@@ -55,13 +52,9 @@ class Jobs:
     user: int = runtime.USER
     """User ID of engines on this node: only its programs are taken for one."""
     notes: Notes = field(init=False)
-    cordon: NodeCordon = field(init=False)
-    alone: Callable[[str], bool] = field(default=lambda _: False)
-    """Whether a container is the only engine that runs on this node."""
 
     def __post_init__(self) -> None:
         self.notes = Notes(self.state, self.engines, self.lock, self.log)
-        self.cordon = NodeCordon(self.state)
 
     def begin(self, service: LocalService, job: Job) -> None:
         """Run a task in a thread. Raises RuntimeError where none can be started: then the task is not in progress."""
@@ -255,7 +248,7 @@ class Jobs:
         if not spec.index and not (problem := self._taken(proven)):
             report = smoke_runs.prove(self.node, proven, spec.parsed, self._show(service, container, cancel), cancel)
             problem, files = report.failure, {"probe.json": json.dumps(report.as_json(), indent=2)}
-            problem = self._taken(proven, passed=report.ok) or problem or self._slower(service, proven, report)
+            problem = self._taken(proven, passed=report.ok) or problem
         problem = problem or self.engines.network_problem(proven, ray=spec.ray)
         now = self.engines.container(container)
         if now is None or now.started_at != proven.started_at:
@@ -263,28 +256,6 @@ class Jobs:
         self._note_proof(service, proven, key, problem)
         if problem:
             self.notes.save_evidence(service, proven, problem, files)
-
-    def _slower(self, service: LocalService, container: Container, report: SmokeReport) -> str:
-        """Return why a release that returns to this node is slower than before; empty if it is not: its speed is noted.
-
-        A speed that the operator accepts is noted in place of the earlier ones, so that it is accepted only once.
-        Other engines of the node compute meanwhile, so only one that is alone is measured.
-        """
-        try:
-            measured = decode_speed.tok_s(report) if self.alone(container.name) else None
-            taken, problem = self.cordon.read().displaced.get(service.name), ""
-            if taken and taken.deployment.release == container.release:
-                past = self.state.speeds(service.name, container.release)
-                problem = decode_speed.slower(measured, past)
-                if problem and not taken.any_speed:
-                    return problem
-            if problem:
-                self.log(f"{container.name}: accepted by `node return --force`: {problem}")
-            if measured is not None:
-                self.state.note_speed(service.name, container.release, round(measured, 2), anew=bool(problem))
-        except (SparkopsError, OSError) as error:  # as of a full disk: an unknown past refuses nothing
-            self.log(f"{container.name}: speed not compared: {reason(error)}")
-        return ""
 
     def _taken(self, container: Container, *, passed: bool = False) -> str:
         """Return that another program answers in place of an engine; empty if it does not.

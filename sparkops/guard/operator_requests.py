@@ -62,7 +62,7 @@ class OperatorRequests:
             "events": self._events,
             "starts": lambda request: state.starts(request["service"]),
             "lease": self._lease,
-            "cordon": lambda _: wire.plain(Cordon, self.leadership.follower.cordon.read()),
+            "cordon": lambda _: wire.plain(Cordon, self.leadership.state.cordon()),
             "set_cordon": self._set_cordon,
         }
 

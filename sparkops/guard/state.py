@@ -28,8 +28,6 @@ from sparkops.watch.pace import Pace
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 SECRET = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")  # such as ray-RELEASE-SLOT-DIGEST
 SLOT_BYTES = 2**20
-SPEEDS = 9
-"""Decode speeds kept of a release, and releases of a service: older ones may not be typical of the node any more."""
 PACES = 8
 """Releases of a service whose speed is kept: a rollback finds that of its own past."""
 Value = TypeVar("Value")
@@ -221,27 +219,6 @@ class State:
     def by_hand(self, service: str) -> frozenset[str]:
         """Return the containers that an operator stopped with Docker. Raises Unreadable."""
         return _parsed(frozenset[str], self._service(service) / "by_hand.json") or frozenset()
-
-    def note_speed(self, service: str, release: str, tok_s: float, *, anew: bool = False) -> None:
-        """Add the decode speed of a release that started here alone; the oldest of more than SPEEDS are dropped.
-
-        `anew`: in place of its earlier ones, which the node does not reach any more.
-        """
-        known = self._speeds(service)
-        others = {name: speeds for name, speeds in known.items() if name != release}
-        earlier = () if anew else known.get(release, ())
-        kept = {**dict([*others.items()][1 - SPEEDS :]), release: (*earlier, tok_s)[-SPEEDS:]}
-        file = self._service(service) / "speeds.json"
-        make_directory(file.parent)
-        replace_file(file, wire.dump(Mapping[str, tuple[float, ...]], kept))  # type: ignore[type-abstract]
-
-    def speeds(self, service: str, release: str) -> tuple[float, ...]:
-        """Return the noted decode speeds of a release in tokens per second, oldest first. Raises Unreadable."""
-        return self._speeds(service).get(release, ())
-
-    def _speeds(self, service: str) -> Mapping[str, tuple[float, ...]]:
-        kind = Mapping[str, tuple[float, ...]]
-        return _parsed(kind, self._service(service) / "speeds.json") or {}  # type: ignore[type-abstract]
 
     def membership(self) -> Membership | None:
         """Return the fleet of this guard; None before it has one. Raises Unreadable."""

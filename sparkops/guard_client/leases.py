@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from sparkops.errors import Busy, NodeError, SparkopsError
+from sparkops.errors import Busy, NodeError, NotReady, SparkopsError
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import GuardConnection, connect_guard
@@ -94,6 +94,17 @@ def kept_cordon(member: Member) -> Cordon | None:
             if not is_unknown_request(error):
                 raise
             return None
+
+
+def require_cordon(member: Member) -> Cordon:
+    """Return the cordon of a node. Raises NotReady where no guard keeps one, and errors of nodes."""
+    if not guarded(member):
+        step = "docker start sparkops-guard, on the node; before its first deploy a node needs no cordon"
+        raise NotReady(member.name, "no guard runs on it, which keeps the cordon", next_step=step)
+    if (kept := kept_cordon(member)) is None:
+        step = "The next deploy replaces it: sparkops deploy RECIPE"
+        raise NotReady(member.name, "its guard is of an earlier version, without cordons", next_step=step)
+    return kept
 
 
 def guarded(member: Member) -> bool:

@@ -28,6 +28,7 @@ OTHERWISE = {
     "node cordon",
     "node drain",
     "node return",
+    "node uncordon",
     "plan",
     "probe",
     "promote",

@@ -10,9 +10,8 @@ import pytest
 from sparkops.errors import Busy
 from sparkops.guard.durable import Unreadable
 from sparkops.guard.follower import Follower
-from sparkops.guard.node_cordon import NodeCordon
 from sparkops.guard.state import State
-from sparkops.guard_client.cordon import Cordon, Displaced
+from sparkops.guard_client.cordon import Cordon
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
 from sparkops.swap import wire
@@ -22,7 +21,7 @@ from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 
 DEPLOYED = Deployment("q-2", Slot.GREEN, (Replica((RankSpec("n1", "q-2-r0", 4.0, "{}"),)),))
 CLOSED = Cordon("new driver, by ann@laptop")
-TAKEN = CLOSED.taken("chat", Displaced(DEPLOYED, stopped=True))
+TAKEN = CLOSED.taken("chat", DEPLOYED)
 
 
 @pytest.fixture
@@ -30,59 +29,53 @@ def state(tmp_path: Path) -> State:
     return State(tmp_path)
 
 
+def follower(state: State, node: str = "n3") -> Follower:
+    return Follower(state, LocalNode(node), print)
+
+
 def test_a_cordon_outlasts_the_guard_and_leaves_nothing_behind(state: State) -> None:
-    NodeCordon(state).replace(Cordon(), TAKEN)
+    follower(state).set_cordon(Cordon(), TAKEN)
 
-    restarted = NodeCordon(State(state.directory))
+    restarted = State(state.directory)
 
-    assert (restarted.read(), restarted.text) == (TAKEN, "cordon (new driver, by ann@laptop)")
-    restarted.replace(TAKEN, Cordon())
+    assert restarted.cordon() == TAKEN
+    follower(restarted).set_cordon(TAKEN, Cordon())
     assert [*state.directory.iterdir()] == []
 
 
 def test_of_two_clients_one_changes_the_cordon(state: State) -> None:
-    cordon = NodeCordon(state)
-    cordon.replace(Cordon(), CLOSED)
+    guard = follower(state)
+    guard.set_cordon(Cordon(), CLOSED)
 
     with pytest.raises(Busy, match="changed by another client"):
-        cordon.replace(Cordon(), TAKEN)
-    cordon.replace(Cordon(), CLOSED)  # the first request again: its reply was lost
-    assert cordon.read() == CLOSED
+        guard.set_cordon(Cordon(), TAKEN)
+    guard.set_cordon(Cordon(), CLOSED)  # the first request again: its reply was lost
+    assert state.cordon() == CLOSED
 
 
-def test_a_cordon_that_cannot_be_read_counts_as_one(state: State) -> None:
+def test_a_cordon_that_cannot_be_read_counts_as_one(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = follower(state)
+    monkeypatch.setattr(guard._reader, "require_recent", lambda: None)
+    guard.set_cordon(Cordon(), CLOSED)
+    assert guard.handle("chat", None).lease == "cordon (new driver, by ann@laptop)"
+
     (state.directory / "cordon.json").write_text("{")
-    cordon = NodeCordon(state)
 
-    assert cordon.text.startswith("cordon, which cannot be read: ")
+    assert guard.handle("chat", None).lease.startswith("cordon, which cannot be read: ")
     with pytest.raises(Unreadable):
-        cordon.read()
+        guard.set_cordon(CLOSED, Cordon())
+
+
+def test_a_cordon_keeps_what_was_taken_until_it_is_back() -> None:
+    closed = Cordon().closed("a").closed("b").taken("chat", DEPLOYED)
+
+    assert (closed.reason, closed.text, Cordon().text) == ("a", "cordon (a)", "")
+    assert closed.opened().displaced == {"chat": DEPLOYED}
+    assert closed.opened().restored("chat") == Cordon()
 
 
 def test_a_client_reads_the_cordon_as_the_guard_wrote_it() -> None:
     assert wire.load_value(Cordon, json.loads(wire.dump(Cordon, TAKEN))) == TAKEN
-
-
-def test_the_last_speeds_of_the_last_releases_are_kept(state: State) -> None:
-    for number in range(12):
-        state.note_speed("chat", "q-1", float(number))
-    for number in range(2, 11):
-        state.note_speed("chat", f"q-{number}", 1.0)
-
-    assert state.speeds("chat", "q-10") == (1.0,)
-    assert state.speeds("chat", "q-1") == (), "of ten releases, the oldest is dropped"
-    state.note_speed("chat", "q-10", 2.0)
-    assert (state.speeds("chat", "q-2"), state.speeds("chat", "q-10")) == ((1.0,), (1.0, 2.0))
-
-
-def test_a_speed_that_is_accepted_takes_the_place_of_the_earlier_ones(state: State) -> None:
-    state.note_speed("chat", "q-1", 50.0)
-    state.note_speed("chat", "q-1", 30.0, anew=True)
-
-    assert state.speeds("chat", "q-1") == (30.0,)
-    accepted = TAKEN.opened(any_speed=True)
-    assert [displaced.any_speed for displaced in accepted.displaced.values()] == [True]
-    assert [displaced.any_speed for displaced in accepted.opened().displaced.values()] == [False], "once"
 
 
 def test_a_cordon_waits_for_a_swap_that_may_still_start_an_engine_on_the_node(state: State) -> None:
@@ -90,12 +83,12 @@ def test_a_cordon_waits_for_a_swap_that_may_still_start_an_engine_on_the_node(st
     state.write_record("chat", Record(copy=swapping))
 
     with pytest.raises(Busy, match="the swap of chat to q-2 is in phase 'prepare'") as busy:
-        Follower(state, LocalNode("n1"), print).set_cordon(Cordon(), CLOSED)
+        follower(state, "n1").set_cordon(Cordon(), CLOSED)
     assert "sparkops follow chat" in busy.value.next_step
 
-    elsewhere = Follower(state, LocalNode("n3"), print)
+    elsewhere = follower(state)
     elsewhere.set_cordon(Cordon(), CLOSED)
-    assert elsewhere.cordon.text == CLOSED.text
+    assert state.cordon() == CLOSED
     elsewhere.set_cordon(CLOSED, TAKEN)
     elsewhere.set_cordon(TAKEN, TAKEN.opened())
     assert state.cordon() == TAKEN.opened()

@@ -14,7 +14,7 @@ import pytest
 from sparkops.config import inventory
 from sparkops.engines.load import Load
 from sparkops.guard.node_report import IDLE_S, REQUESTED_S, Sampler, serve_reports
-from sparkops.guard_client.cordon import Cordon, Displaced
+from sparkops.guard_client.cordon import Cordon
 from sparkops.nodes.local import LocalNode
 from sparkops.status.join import join
 from sparkops.status.observation import NodeReport, read, reported
@@ -258,7 +258,7 @@ def test_a_report_without_a_word_on_findings_is_read(node: Node) -> None:
 
 
 def test_a_report_has_the_cordon_of_the_node_and_status_shows_it(node: Node) -> None:
-    kept = Cordon("new driver, by ann@laptop").taken("chat", Displaced(deployed()))
+    kept = Cordon("new driver, by ann@laptop").taken("chat", deployed())
     node.sampler.verbs = {**node.sampler.verbs, "cordon": lambda _: wire.plain(Cordon, kept)}
 
     (row,) = join(["n1"], {"n1": node.report()}).nodes
