@@ -43,7 +43,6 @@ REACHING = {
     "images.delivery",
     "images.distribute",
     "images.login",
-    "images.offline",
     "lock.locking",
     "network.preflight",
     "network.routes",

@@ -18,19 +18,7 @@ from sparkops.config import files
 from sparkops.config.shipped import known_recipes
 from sparkops.status.clients import CLIENTS
 
-RECIPE_VERBS = (
-    "show",
-    "lock",
-    "fit",
-    "plan",
-    "up",
-    "deploy",
-    "build",
-    "render",
-    "images copy",
-    "images export",
-    "images load",
-)
+RECIPE_VERBS = ("show", "lock", "fit", "plan", "up", "deploy", "build", "render", "images copy")
 MODEL_VERBS = ("models pull", "models copy", "models verify", "models prepare")
 SERVICE_VERBS = (
     *("recipes", "promote", "rollback", "cancel", "stop", "follow", "logs", "history", "probe", "hold", "unhold"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -89,7 +89,7 @@ class BuildOrder:
     arguments: Arguments | None = None
     """The arguments of the recipe, which the parser in the image judges; None for an engine without one."""
     noted_in: GatedImages | None = None
-    """Where every build notes the image. None for a recipe's, which `build_noted` builds."""
+    """The record of what passed its gate, where a build notes the image. `build_noted` sets it."""
 
     @property
     def tag(self) -> str:
@@ -134,14 +134,15 @@ def of_recipe(recipe: Recipe, context: Context, gate_script: bytes, parser_scrip
 
 @dataclass(frozen=True)
 class Built:
-    """The result on one node. `image` is the image ID; `new` is False if the image existed."""
+    """The result on one node. `image` is the image ID; `new` is False if the image existed.
+
+    `verdicts` are those of the gate; none if the image was trusted before.
+    """
 
     image: str
     new: bool
     size_gib: float
     verdicts: tuple[GateVerdict, ...] = ()
-    content: str = ""
-    """Digest of layers and settings of a new image."""
 
 
 def build_on_all(connected: Connected, order: BuildOrder, report: OnEvent, wait_s: float = 0.0) -> dict[str, Built]:
@@ -154,10 +155,7 @@ def build_noted(connected: Connected, member: Member, order: BuildOrder, report:
 
     Raises SparkopsError, and what `build_leased` raises.
     """
-    built = build_leased(member, order, report, wait_s)
-    if built.new:
-        gated.of(connected.fleet).add(order.tag, built.content)
-    return built
+    return build_leased(member, replace(order, noted_in=gated.of(connected.fleet)), report, wait_s)
 
 
 def build_leased(member: Member, order: BuildOrder, report: OnEvent, wait_s: float) -> Built:
@@ -175,17 +173,22 @@ def build_leased(member: Member, order: BuildOrder, report: OnEvent, wait_s: flo
 
 
 def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
-    """Build on one node. Parallel builds have one result. Raises NotReady, BuildFailed or ImageRejected."""
+    """Build on one node, or check the image that `docker load` brought. Parallel builds have one result.
+
+    Raises NotReady, BuildFailed or ImageRejected.
+    """
     image = member.engine.trusted(order.tag)
     if image is not None:
         report(Event(member.name, f"{order.tag} is up to date"))
         return Built(image["Id"], new=False, size_gib=image["Size"] / host.GIB)
-    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    if refused := refusal(member.name, order, facts, str(member.engine.version.get("Version", "0"))):
-        raise refused
-    if not (order.finished and _take_finished(member, order, report)):
-        report(Event(member.name, f"building {order.tag}"))
-        run_build(member, order, report)
+    loaded = _take_loaded(member, order, report)
+    if not loaded:
+        facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
+        if refused := refusal(member.name, order, facts, str(member.engine.version.get("Version", "0"))):
+            raise refused
+        if not (order.finished and _take_finished(member, order, report)):
+            report(Event(member.name, f"building {order.tag}"))
+            run_build(member, order, report)
     image = member.engine.image(order.candidate) or member.engine.trusted(order.tag)
     if image is None:
         raise BuildFailed(member.name, f"image not found after the build: {order.candidate}")
@@ -196,10 +199,26 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
         with suppress(CommandFailed):  # a parallel build of the same image may have removed it
             member.node.run(commands.remove_image(order.candidate))
     report(Event(member.name, f"{order.tag} passed its gates"))
-    size_gib, content = image["Size"] / host.GIB, image_content(image)
     if order.noted_in:
-        order.noted_in.add(order.tag, content)
-    return Built(image["Id"], new=True, size_gib=size_gib, verdicts=verdicts, content=content)
+        order.noted_in.add(order.tag, image_content(image))
+    return Built(image["Id"], new=not loaded, size_gib=image["Size"] / host.GIB, verdicts=verdicts)
+
+
+def _take_loaded(member: Member, order: BuildOrder, report: OnEvent) -> bool:
+    """Name an image as the candidate that has the tag of the order and its content, such as after `docker load`.
+
+    The content is known if the image passed its gate on another node. A tag comes with any tar that Docker loads.
+    """
+    image = member.engine.image(order.tag)
+    if image is None or order.noted_in is None:
+        return False
+    content, known = image_content(image), order.noted_in.contents(order.tag)
+    if content not in known:
+        problem = f"content {content[:12]} is not in {order.noted_in.file}"
+        report(Event(member.name, f"the node's {order.tag} is unknown, so it is built: {problem}"))
+        return False
+    member.node.run(commands.tag(image["Id"], order.candidate))
+    return True
 
 
 def _take_finished(member: Member, order: BuildOrder, report: OnEvent) -> bool:
@@ -239,8 +258,8 @@ def pull(member: Member, image: str, report: OnEvent) -> str:
 
 
 def _name(member: Member, order: BuildOrder, image: Facts, labels: Mapping[str, str]) -> Facts:
-    """Set the tag of the image, and the labels from its gate. The layers stay the same."""
-    if labels:
+    """Set the tag of the image, and the labels from its gate that it lacks. The layers stay the same."""
+    if not labels.items() <= (image["Config"].get("Labels") or {}).items():
         try:
             label = commands.label(order.candidate, order.tag, labels)
             _retry_name(member, lambda: member.node.run(label))
@@ -362,9 +381,9 @@ def other_architecture(member: Member, image: str) -> BuildFailed:
 def pass_gate(
     member: Member, order: BuildOrder, image: Facts, report: OnEvent
 ) -> tuple[tuple[GateVerdict, ...], Mapping[str, str]]:
-    """Check the image. Only an image that passes gets a tag, so no other can start. Raises ImageRejected.
+    """Check the image, and return the verdicts with the labels that tell its contents. Raises ImageRejected.
 
-    Returns the verdicts, and the labels that tell its contents.
+    Only an image that passes is trusted, so no other can start.
     """
     report(Event(member.name, "checking the image"))
     try:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 from sparkops.config import programs
 from sparkops.docker import commands
-from sparkops.errors import CommandFailed, Interrupted, NodeError, NotReady, SparkopsError
+from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
 from sparkops.images import layers
 from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes, saved_share
-from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import MB, Event, Meter, OnEvent
 from sparkops.nodes.waiting import Waiting
@@ -25,23 +24,16 @@ READS = ("--user=0", "--read-only", "--cap-drop=ALL", "--cap-add=DAC_READ_SEARCH
 
 
 @dataclass(frozen=True)
-class OfferedImage:
-    """An image that targets may lack. `sizes` are estimates of each layer in bytes; `origin` names its place."""
+class ImageSource:
+    """An image on the node that sends it. `sizes` are estimates of each layer in bytes.
+
+    `reader` is an image whose Python can read Docker's `store` there, as a faster `docker save`.
+    """
 
     image: DockerImage
     tag: str
     sizes: tuple[int, ...]
     report: OnEvent
-    origin: str
-
-
-@dataclass(frozen=True)
-class ImageSource(OfferedImage):
-    """An image on the node that sends it.
-
-    `reader` is an image whose Python can read Docker's `store` there, as a faster `docker save`.
-    """
-
     node: Member
     store: Store
     reader: str | None
@@ -66,7 +58,7 @@ class CopiedImage:
 class ImageCopy:
     """The copy of an image to one target. It counts sent bytes; their total is an estimate."""
 
-    source: OfferedImage
+    source: ImageSource
     target: Member
     before: Sequence[DockerImage] = ()
     lack: ImageLack = field(init=False)
@@ -114,7 +106,7 @@ class ImageCopy:
     def start(self, skip: int) -> TransferObserver:
         """Start an attempt without the first `skip` layers. Return its observer."""
         self.earlier, self.now, self.meter, self.skip = self.sent, 0, None, skip
-        count, origin = len(self.source.image.layers), self.source.origin
+        count, origin = len(self.source.image.layers), self.source.node.name
         about = f", about {self.need / MB:.1f} MB" if self.need > MB else ""
         self.report(f"{self.source.tag}: copying {count - skip} of {count} layers from {origin}{about}")
         detour = f"no direct route from {origin}; relaying through this machine"
@@ -137,27 +129,7 @@ class ImageCopy:
         """Check that the target now has an image of the same content. Raises NodeError."""
         self.present = self._lack(images(self.target)).same
         if self.present is None:
-            raise NodeError(self.target.name, f"the received image differs from that of {self.source.origin}")
-
-    def arrived(self) -> DockerImage:
-        """Return the image on the target. Raises NodeError before it has arrived."""
-        if self.present is None:
-            raise NodeError(self.target.name, f"{self.source.tag} has not arrived")
-        return self.present
-
-    def inspect(self) -> Facts:
-        """Return Docker's inspect of the image on the target. Raises NodeError."""
-        facts = self.target.engine.image(self.arrived().id)
-        if facts is None:
-            raise NodeError(self.target.name, f"{self.source.tag} was removed meanwhile", next_step="Retry.")
-        return facts
-
-    def discard(self) -> None:
-        """Remove the image that has arrived, unless the target had it before."""
-        image = self.arrived().id
-        if image not in {known.id for known in self.before}:
-            with suppress(CommandFailed):
-                self.target.node.run(commands.remove_image(image))
+            raise NodeError(self.target.name, f"the received image differs from that of {self.source.node.name}")
 
     def finish(self, image: DockerImage) -> CopiedImage:
         """Set the tag of `image`. Remove the image that had it unless it is in use."""
@@ -184,15 +156,6 @@ class ImageCopy:
         if image:
             with suppress(SparkopsError):  # after Ctrl-C the command starts, but its end is not awaited
                 self.target.node.run(commands.remove_image(image.id))
-
-
-def unsuitable(member: Member, image: DockerImage, tag: str, step: str) -> NotReady | None:
-    """Return why a node cannot run an image; None if it can. `step` may name the node's {machine}."""
-    machine = str(member.engine.version.get("Arch", image.architecture))
-    if machine == image.architecture:
-        return None
-    problem = f"{tag} is for {image.architecture}, the node is {machine}"
-    return NotReady(member.name, problem, next_step=step.format(machine=machine))
 
 
 def images(member: Member) -> list[DockerImage]:

@@ -26,7 +26,7 @@ from sparkops.transfer.rendezvous import Ends
 
 def copy(connected: Connected, tag: str, source: str, report: OnEvent) -> dict[str, CopiedImage]:
     """Copy an image from one connected node to all others in parallel. Raises NodeError for all nodes together."""
-    image, cancel = source_on(connected.members[source], tag, report), connected.cancel
+    image, cancel = _source(connected.members[source], tag, report), connected.cancel
     if gated.of(connected.fleet).require(tag, image.image.content, source):
         report(Event(source, f"{tag} was not built from this machine: content {image.image.content[:12]} noted"))
     targets = {name: member for name, member in connected.members.items() if name != source}
@@ -52,8 +52,7 @@ def build_once(
     return source, {**built, **copy(connected, order.tag, source, report)}
 
 
-def source_on(node: Member, tag: str, report: OnEvent) -> ImageSource:
-    """Return the image of a tag on a node, to send it. Raises NotReady for a tag that no gate has given."""
+def _source(node: Member, tag: str, report: OnEvent) -> ImageSource:
     inspect = node.engine.trusted(tag)
     if inspect is None:
         step = f"sparkops build {recipe_of(tag)} --node {node.name}"
@@ -62,13 +61,12 @@ def source_on(node: Member, tag: str, report: OnEvent) -> ImageSource:
     store = layers.store(node.engine.info(), str(node.engine.version.get("Version", "0")))
     guard = node.engine.container(places.CONTAINER) if store.graph else None
     if not (store.containerd or guard):
-        require_room(node, image.size, "docker save")
+        _require_room(node, image.size, "docker save")
     sizes = layers.layer_sizes(node.engine.history(image.id), len(image.layers))
-    return ImageSource(image, tag, sizes, report, node.name, node, store, guard["Image"] if guard else None)
+    return ImageSource(image, tag, sizes, report, node, store, guard["Image"] if guard else None)
 
 
-def require_room(member: Member, need: int, what: str) -> None:
-    """Raise NotReady unless Docker's disk has room for `need` bytes."""
+def _require_room(member: Member, need: int, what: str) -> None:
     free = host.parse(member.node.run(host.PREFLIGHT).stdout).disk_free_gib
     if short := room(free, need):
         step = "Free space: docker system df; docker image rm"
@@ -77,12 +75,15 @@ def require_room(member: Member, need: int, what: str) -> None:
 
 def _prepare(source: ImageSource, target: Member) -> ImageCopy:
     """Return the copy to a target. Raises NotReady for one of another architecture, and for one without room."""
-    step = f"sparkops build {recipe_of(source.tag)} --node {target.name}"
-    if refused := delivery.unsuitable(target, source.image, source.tag, step):
-        raise refused
+    architecture = source.image.architecture
+    machine = str(target.engine.version.get("Arch", architecture))
+    if machine != architecture:
+        problem = f"{source.tag} is for {architecture}, the node is {machine}"
+        step = f"sparkops build {recipe_of(source.tag)} --node {target.name}"
+        raise NotReady(target.name, problem, next_step=step)
     prepared = ImageCopy(source, target)
     if prepared.present is None:
-        require_room(target, prepared.room, "docker load")
+        _require_room(target, prepared.room, "docker load")
     return prepared
 
 

@@ -23,8 +23,6 @@ GONE = (OSError, EOFError, paramiko.SSHException)
 """Errors of paramiko for a lost connection; EOFError is no OSError."""
 OPEN_TIMEOUT_S = 15.0
 STOP_PATIENCE_S = 10.0
-END_S = 5.0
-"""Seconds between the end of a program's output and its exit code, at most."""
 STREAM_LOCAL = "direct-streamlocal@openssh.com"
 OPEN_SOCKET = paramiko.common.cMSG_CHANNEL_OPEN + len(STREAM_LOCAL).to_bytes(4, "big") + STREAM_LOCAL.encode()
 """Start of the message that opens such a channel."""
@@ -150,20 +148,6 @@ class SshNode:
 
     def close(self) -> None:
         self.client.close()
-
-
-def failure(stream: Stream) -> str:
-    """Return exit code and last line of stderr of a program that failed, of which all stdout of `pipe` was read.
-
-    Empty for one that has ended well or still runs, and for a stream without both, as that of a local node.
-    """
-    if not isinstance(stream, paramiko.Channel) or not stream.status_event.wait(END_S) or stream.exit_status <= 0:
-        return ""
-    printed = b""
-    while stream.recv_stderr_ready():
-        printed = (printed + stream.recv_stderr(CHUNK))[-CHUNK:]
-    lines = printed.decode(errors="replace").strip().splitlines() or ["no output"]
-    return f"exited with code {stream.exit_status}: {lines[-1]}"
 
 
 def _end_stdin(channel: paramiko.Channel) -> None:

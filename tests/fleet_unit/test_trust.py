@@ -17,6 +17,7 @@ from sparkops.command import Command, Completed
 from sparkops.config import recipe_file, shipped
 from sparkops.config.inventory import Build, Fleet
 from sparkops.docker.facts import image_content
+from sparkops.engines.image_facts import GateVerdict
 from sparkops.errors import CommandFailed, ImageRejected, NotReady, SparkopsError
 from sparkops.guard_client import leases
 from sparkops.images import distribute, gated, layers
@@ -47,6 +48,8 @@ class Store:
     volumes: set[str] = field(default_factory=set)
     labelled: str = ""
     builds: int = 0
+    gated: list[str] = field(default_factory=list)
+    """Images whose gate ran."""
     name: str = "n1"
     machine: str = "arm64"
     cancel: threading.Event = field(default_factory=threading.Event)
@@ -74,8 +77,8 @@ class Store:
                 self.volumes.add(name)
             case ("docker", "rmi", name):
                 return (0, "") if self.tags.pop(name, "") else (1, "")
-            case ("docker", "run", *_):
-                return 0, ""
+            case ("docker", "run", image):
+                self.gated.append(image)
             case _:
                 raise AssertionError(argv)
         return 0, ""
@@ -146,6 +149,47 @@ def test_a_tag_that_came_with_a_tar_is_built_over(store: Store, member: Member) 
 
     assert member.engine.trusted(ORDER.tag) is None
     assert (build_on(member, ORDER, silent).image, store.tags[ORDER.tag]) == (OURS, OURS)
+
+
+def test_an_image_that_docker_has_loaded_is_checked_and_not_built_if_it_passed_its_gate_elsewhere(
+    store: Store, connected: Connected
+) -> None:
+    gated.of(connected.fleet).add(ORDER.tag, image_content(inspect(OURS)))
+    store.tags[ORDER.tag] = OURS
+
+    loaded = build_on_all(connected, ORDER, silent)["n1"]
+
+    assert (loaded.image, loaded.new, store.builds, store.gated) == (OURS, False, 0, [OURS])
+    assert store.tags == {ORDER.tag: OURS}
+    assert store.volumes == {trust_mark(ORDER.tag, OURS)}
+
+
+def test_an_image_that_docker_has_loaded_and_nothing_is_known_of_is_built_over(
+    store: Store, connected: Connected
+) -> None:
+    gated.of(connected.fleet).add(ORDER.tag, image_content(inspect(OURS)))
+    store.tags[ORDER.tag] = FOREIGN
+    lines: list[Event] = []
+
+    built = build_on_all(connected, ORDER, lines.append)["n1"]
+
+    assert (built.image, built.new, store.builds, store.gated) == (OURS, True, 1, [OURS])
+    [unknown] = [event.text for event in lines if "unknown" in event.text]
+    content, file = image_content(inspect(FOREIGN))[:12], gated.of(connected.fleet).file
+    assert unknown == f"the node's {ORDER.tag} is unknown, so it is built: content {content} is not in {file}"
+
+
+def test_an_image_that_docker_has_loaded_and_its_gate_rejects_is_not_trusted(
+    store: Store, connected: Connected
+) -> None:
+    gated.of(connected.fleet).add(ORDER.tag, image_content(inspect(OURS)))
+    store.tags[ORDER.tag] = OURS
+    rejecting = replace(ORDER, gate=replace(ORDER.gate, judge=lambda _, __: [GateVerdict("torch", False, "2", "3")]))
+
+    with pytest.raises(ImageRejected, match="the image differs from the recipe"):
+        build_on_all(connected, rejecting, silent)
+
+    assert (store.builds, store.tags, store.volumes) == (0, {ORDER.tag: OURS}, set())
 
 
 def test_a_tag_that_was_moved_is_not_trusted(store: Store, member: Member) -> None:
@@ -227,7 +271,7 @@ def test_a_build_beside_one_that_failed_is_known(store: Store, connected: Connec
 
 
 def test_an_image_that_a_deploy_builds_for_itself_is_known(store: Store, connected: Connected) -> None:
-    """Guard, gateway and hub: otherwise an export of theirs from this node would take it for compromised."""
+    """Guard, gateway and hub: otherwise one of theirs that `docker load` brings to another node would be unknown."""
     gated.of(connected.fleet).add(ORDER.tag, "earlier")
     build_on(connected.members["n1"], replace(ORDER, noted_in=gated.of(connected.fleet)), silent)
 
