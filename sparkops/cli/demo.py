@@ -42,8 +42,7 @@ from sparkops.nodes.docker_api import Engine
 from sparkops.nodes.local import LocalNode
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event
-from sparkops.prune.plan import Kept
-from sparkops.prune.uninstall import VOLUMES, Extent, agents, plan
+from sparkops.prune.uninstall import VOLUMES, agents, own_volumes
 from sparkops.prune.uninstalling import discard, plan_discard, read
 from sparkops.traffic.generator import Traffic
 
@@ -95,12 +94,12 @@ def demo(
     if not confirm("Run it?", yes=yes):
         raise typer.Exit(2)
     with _stoppable():
-        result, kept = _run(context, place, engine, ports, keep=keep)
+        result = _run(context, place, engine, ports, keep=keep)
     if json:
         data_json({**result.as_json(), "inventory": str(place.inventory) if keep else None, "kept": keep})
     else:
         say("")
-        data("\n".join(ending(result, _further(place, engine, ports, kept, keep=keep))))
+        data("\n".join(ending(result, _further(place, engine, ports, keep=keep))))
     if result.total.lost:
         raise SparkopsError(f"{result.total.lost} requests were lost", next_step="Report it with the lines above.")
 
@@ -248,17 +247,16 @@ def _unread() -> Iterator[None]:
         yield
 
 
-def _run(
-    context: typer.Context, place: Place, engine: DemoEngine, ports: Ports, *, keep: bool
-) -> tuple[DemoResult, Sequence[Kept]]:
-    """Run the demonstration and remove it unless `keep`. Returns its result, and what stays on this machine."""
+def _run(context: typer.Context, place: Place, engine: DemoEngine, ports: Ports, *, keep: bool) -> DemoResult:
+    """Run the demonstration and remove it unless `keep`."""
     build = _build_settings(context.obj.inventory)
     with _member(place) as member:
-        spared = tuple(removal.key for removal in plan(read(member), Extent()).removals)
+        stored = read(member).stored
+        images = (name for image in stored.images for name in image.tags or (image.id,))
+        spared = (*images, *own_volumes(stored))
         recorded = DemoRecord(str(place.directory), os.getuid(), spared, place.missing())
         member.node.run(recorded.keep())
     texts = {place.inventory: scene.inventory(ports, place.directory, build), place.recipe: scene.recipe(engine, ports)}
-    kept: Sequence[Kept] = ()
     acts = Acts(context, place)
     try:
         place.make(texts)
@@ -269,8 +267,8 @@ def _run(
         else:
             with _unread():
                 acts.begin("removal")
-                kept = _discard(place, recorded)
-    return DemoResult(SERVICE, engine.extends, result, [*acts.began, ("", time.monotonic())]), kept
+                _discard(place, recorded)
+    return DemoResult(SERVICE, engine.extends, result, [*acts.began, ("", time.monotonic())])
 
 
 def _build_settings(file: Path) -> Build:
@@ -359,7 +357,7 @@ def _remove(place: Place, *, yes: bool, json: bool) -> None:
         recorded = DemoRecord(str(place.directory), os.getuid())
     with _member(place) as member:
         guard = member.engine.container(places.CONTAINER)
-        services = {engine.container.service for engine in read(member).stored.engines} if recorded else ()
+        services = {engine.service for engine in read(member).stored.engines} if recorded else ()
         labels = guard["Config"]["Labels"] if guard else None
         if problem := foreign(labels, recorded, place.directory, os.getuid(), services):
             raise problem
@@ -374,11 +372,11 @@ def _remove(place: Place, *, yes: bool, json: bool) -> None:
         data_json({"removed": recorded is not None})
 
 
-def _discard(place: Place, recorded: DemoRecord) -> Sequence[Kept]:
-    """Remove everything of the demonstration, its record last; return what stays. Raises SparkopsError."""
+def _discard(place: Place, recorded: DemoRecord) -> None:
+    """Remove everything of the demonstration, its record last. Raises SparkopsError."""
     try:
         with _member(place) as member, progress() as report:
-            _, kept = discard(member, report, recorded.stays)
+            discard(member, report, recorded.stays)
             place.remove(recorded.created)
             member.node.run(record.FORGET)
     except (SparkopsError, OSError, KeyboardInterrupt) as error:
@@ -386,18 +384,14 @@ def _discard(place: Place, recorded: DemoRecord) -> Sequence[Kept]:
         if isinstance(error, OSError):
             raise SparkopsError(f"{error.filename}: cannot be removed: {error.strerror}", next_step=REMOVE) from None
         raise
-    return kept
 
 
-def _further(
-    place: Place, engine: DemoEngine, ports: Ports, kept: Sequence[Kept], *, keep: bool
-) -> Mapping[str, Sequence[tuple[str, str]]]:
+def _further(place: Place, engine: DemoEngine, ports: Ports, *, keep: bool) -> Mapping[str, Sequence[tuple[str, str]]]:
     """Return commands for the last screen, by topic."""
     if not keep:
-        caches = [item.why.partition(";")[0] for item in kept if item.kind == "build cache"]
         return {
             "Removed: containers, images, volumes, firewall table and files": [
-                ("docker builder prune", f"Docker's build cache stays, for the next demo: {cache}") for cache in caches
+                ("docker builder prune", "Docker's build cache stays, for the next demo")
             ],
             "Try next": [
                 ("sparkops demo --keep", "the same, and it stays, to try commands on it"),

@@ -57,14 +57,6 @@ def whole(least: int, most: int | None = None) -> Callable[[str | int], int]:
     return number
 
 
-def gib(text: str | float) -> float:
-    """Return an amount of GiB. Raises BadParameter."""
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(f"expected a number of GiB, such as 20; got {text!r}") from None
-
-
 RECIPE = Annotated[str, typer.Argument(metavar="RECIPE", help="File or name of a recipe")]
 SERVICE = Annotated[str, typer.Argument(metavar="SERVICE", help="Service, as shown by `status`")]
 NODE = Annotated[

@@ -16,8 +16,7 @@ from sparkops.demo.scene import RECIPE
 from sparkops.docker.commands import docker
 from sparkops.errors import SparkopsError
 from sparkops.names import GATEWAY, GUARD, LABEL
-from sparkops.prune.plan import Removal
-from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE
+from sparkops.prune.stored import CACHE, OWN_TAGS
 from sparkops.release import TRUSTED, recipe_of
 
 VOLUME = "sparkops-demo"
@@ -29,8 +28,6 @@ READ = Command(
 """Prints the record; nothing without one."""
 FORGET = docker("volume", "rm", "--force", VOLUME)
 """Removes the record; succeeds without one too."""
-Key = tuple[str, str, str]
-"""The key of a removal."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +37,11 @@ class DemoRecord:
     directory: str
     user: int
     """ID of the user who started it."""
-    spared: tuple[Key, ...] = ()
-    """What this machine had of sparkops before it, which stays."""
+    spared: tuple[str, ...] = ()
+    """Images and volumes of sparkops that this machine had before it, which stay.
+
+    Only those: a machine with an agent gets no demonstration, so firewall table and directory are the demonstration's.
+    """
     created: tuple[str, ...] = ()
     """Directories that did not exist before it: its own, then those above it."""
 
@@ -49,15 +49,9 @@ class DemoRecord:
         """Return the command that makes Docker keep the record."""
         return docker("volume", "create", f"--label={RECORD_LABEL}={json.dumps(asdict(self))}", VOLUME)
 
-    def stays(self, removal: Removal) -> bool:
-        """Return whether a removal would take what is not the demonstration's: images and volumes of other recipes.
-
-        Of what this machine had before it, only images and volumes stay: a machine with an agent gets no demonstration,
-        so firewall table and directory are the demonstration's now.
-        """
-        if removal.kind not in ("image", "volume"):
-            return False
-        return removal.key in self.spared or bool({*_recipes(removal)} - {RECIPE, GUARD, GATEWAY})
+    def stays(self, name: str) -> bool:
+        """Return whether an image or volume of this name is not the demonstration's, but of another recipe."""
+        return name in self.spared or bool({*_recipes(name)} - {RECIPE, GUARD, GATEWAY})
 
 
 def parse(printed: str) -> DemoRecord | None:
@@ -66,18 +60,18 @@ def parse(printed: str) -> DemoRecord | None:
         return None
     try:
         values: Mapping[str, Any] = foreign.loads(printed)
-        spared = tuple((str(node), str(kind), str(name)) for node, kind, name in values["spared"])
-        return DemoRecord(str(values["directory"]), int(values["user"]), spared, tuple(map(str, values["created"])))
+        spared, created = (tuple(map(str, values[key])) for key in ("spared", "created"))
+        return DemoRecord(str(values["directory"]), int(values["user"]), spared, created)
     except (ValueError, KeyError, TypeError) as error:
         problem = f"volume {VOLUME}: label {RECORD_LABEL}: no record of a demonstration: {error!r}"
         step = f"Remove what `docker ps --all` shows of the demonstration, then: {FORGET}"
         raise SparkopsError(problem, next_step=step) from None
 
 
-def _recipes(removal: Removal) -> Iterator[str]:
-    """Yield the names of the recipes of an image, or of a mark or cache; none for other volumes and lost names."""
-    if removal.kind == "image":
-        yield from (recipe_of(tag) for tag in removal.name.split(", ") if tag.startswith((IMAGE, CANDIDATE)))
+def _recipes(name: str) -> Iterator[str]:
+    """Yield the recipe of an image's tag, or of a mark or cache; none for other volumes and lost names."""
+    if name.startswith(OWN_TAGS):
+        yield recipe_of(name)
     for prefix, digests in ((TRUSTED, 2), (CACHE, 1)):
-        if removal.kind == "volume" and removal.name.startswith(prefix):
-            yield removal.name.removeprefix(prefix).rsplit("-", digests)[0]
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix).rsplit("-", digests)[0]

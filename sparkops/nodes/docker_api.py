@@ -22,7 +22,7 @@ from sparkops.nodes.http import BoundedBody, StreamAdapter
 from sparkops.nodes.node import DIAL, Node, trace
 from sparkops.release import trust_mark
 
-READ_TIMEOUT_S, DISK_TIMEOUT_S = 20.0, 300.0
+READ_TIMEOUT_S = 20.0
 
 VERSION = re.compile(r"^/v[0-9.]+(?=/)")
 
@@ -147,6 +147,12 @@ class Engine:
             listed = self._client.images(filters={"label": labelled})
             return [facts for image in listed if (facts := self.image(image["Id"]))]
 
+    def used_images(self) -> dict[str, str]:
+        """Return the image ID of every container, running or not, by the container's name."""
+        with self._errors():
+            listed = self._client.containers(all=True)
+            return {next(iter(item["Names"]), item["Id"]).lstrip("/"): item["ImageID"] for item in listed}
+
     def history(self, image: str) -> list[Facts]:
         """Return the steps of an image with the bytes that each has added, the newest first."""
         with self._errors():
@@ -158,11 +164,10 @@ class Engine:
             facts: Facts = self._client.info()
             return facts
 
-    def disk(self) -> Facts:
-        """Return the output of `docker system df`. It reads volumes and writable layers, so it may take long."""
-        with self._within(DISK_TIMEOUT_S), self._errors():
-            facts: Facts = self._client.df()
-            return facts
+    def volumes(self) -> list[str]:
+        """Return the names of all volumes."""
+        with self._errors():
+            return sorted(volume["Name"] for volume in self._client.volumes()["Volumes"] or ())
 
     def usage(self, container: str) -> Facts:
         """Return one sample of `docker stats`, without waiting for a second one."""

@@ -1,12 +1,13 @@
-"""Free space on the nodes' disks: run the planned removals that no swap needs, and nothing else."""
+"""Remove what no journal names from the nodes' disks."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from sparkops.command import Command
+from sparkops.docker import facts
 from sparkops.errors import NeedsOperator, NodeError, NotReady, SparkopsError, joined
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import CONTAINER, VOLUME
@@ -16,53 +17,39 @@ from sparkops.nodes import host
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
-from sparkops.prune import retention
-from sparkops.prune.plan import Policy, Pruning, Removal, plan
-from sparkops.prune.retention import Intended, Stored
+from sparkops.prune.plan import plan
+from sparkops.prune.stored import Stored, parse_image
 from sparkops.swap.journal import Journal
 from sparkops.swap.wire import WireError
 
 
 @dataclass(frozen=True)
-class DiskSurvey:
-    """The disks of the chosen nodes, and the intentions of all guards. `problems`: unreadable journals."""
+class Pruning:
+    """The removals on one node, and the free bytes of Docker's disk beside them; None if unknown."""
 
-    nodes: tuple[Stored, ...]
-    intended: Intended
-    problems: tuple[SparkopsError, ...] = ()
-
-
-@dataclass(frozen=True)
-class Pruned:
-    """The removals on one node, and the free bytes before and after; None if unknown."""
-
-    removed: tuple[Removal, ...]
-    before: int | None
-    after: int | None
+    removals: tuple[Command, ...]
+    free: int | None
 
 
-def read_nodes(connected: Connected, nodes: Sequence[str]) -> DiskSurvey:
-    """Read the disks of `nodes`, and the journals of every connected node. Raises NodeError."""
-    by_node = connected.all(_states)
+def prepare(connected: Connected, nodes: Sequence[str]) -> dict[str, Pruning]:
+    """Return what may be removed from `nodes`. Changes nothing.
+
+    The journals of every connected node are read after the disks, so that they name what a deploy creates meanwhile.
+    Raises NodeError for a guard that does not answer, and NeedsOperator for journals that cannot be read: what they
+    name is unknown.
+    """
     disks = connected.only(nodes).all(read_disk)
-    journals: dict[str, list[Journal]] = defaultdict(list)
-    untouchable: dict[str, str] = {}
+    journals: list[Journal] = []
     problems: list[SparkopsError] = []
-    for node, states in by_node.items():
-        for service, state in states.items():
-            if isinstance(state, SparkopsError) or state.unreadable:
-                untouchable[service] = f"the journal of {service} cannot be read on {node}"
-                if isinstance(state, SparkopsError):
-                    problems.append(state)
-                else:
-                    problems.append(NeedsOperator(f"{node}: {state.needs_operator}"))
-                continue
-            journals[service].append(state.journal)
-            if state.journal.hold:
-                untouchable.setdefault(service, f"{service} is on hold: {state.journal.hold}")
-            elif state.swap:
-                untouchable.setdefault(service, f"a swap of {service} is in phase '{state.swap.phase}'")
-    return DiskSurvey(tuple(disks.values()), Intended(journals, untouchable), tuple(problems))
+    for node, states in connected.all(_states).items():
+        for state in states.values():
+            if isinstance(state, SparkopsError):
+                problems.append(NeedsOperator(f"{node}: {state}", next_step=state.next_step))
+            else:
+                journals.append(state.journal)
+    if problems:
+        raise joined(problems)
+    return {node: Pruning(plan(disk, journals), disk.free) for node, disk in disks.items()}
 
 
 def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
@@ -86,71 +73,59 @@ def guard_states(member: Member) -> dict[str, ServiceState | SparkopsError]:
     with connect_guard(member) as guard:
         for service in guard.services():
             try:
-                states[service] = guard.state(service)
+                state = guard.state(service)
             except (NeedsOperator, WireError) as error:
                 states[service] = error
+            else:
+                states[service] = NeedsOperator(state.needs_operator) if state.unreadable else state
     return states
 
 
-def read_disk(member: Member, others: Collection[str] = ()) -> Stored:
-    """Read the disk of one node. Sizes come first, since data that is written later can only add to them.
-
-    `others`: as for `parse_disk`.
-    """
-    facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    counted = member.engine.disk()
-    disk = retention.parse_disk(member.name, counted, member.engine.containers(), others)
-    images = tuple(
-        retention.parse_image(inspect, member.engine.history(inspect["Id"])) for inspect in member.engine.images()
-    )
-    return replace(disk, images=images, free=_free(facts), now_s=facts.now_s)
+def read_disk(member: Member) -> Stored:
+    """Read what one node has. Containers come last: one that is created meanwhile keeps its image."""
+    node, engine = host.parse(member.node.run(host.PREFLIGHT).stdout), member.engine
+    images, volumes = tuple(filter(None, map(parse_image, engine.images()))), tuple(engine.volumes())
+    engines = tuple(facts.parse_container(member.name, inspect) for inspect in engine.containers())
+    return Stored(member.name, engines, images, volumes, engine.used_images(), _free(node), node.now_s)
 
 
-def _free(facts: host.HostFacts) -> int | None:
-    return None if facts.disk_free_gib is None else int(facts.disk_free_gib * host.GIB)
+def _free(node: host.HostFacts) -> int | None:
+    return None if node.disk_free_gib is None else int(node.disk_free_gib * host.GIB)
 
 
 def remove(
-    connected: Connected, report: OnEvent, survey: DiskSurvey, policy: Policy, planned: Pruning, wait_s: float = 0.0
-) -> dict[str, Pruned]:
-    """Run the planned removals that are still allowed. A failed removal stops no other; it is raised at the end.
+    connected: Connected, report: OnEvent, planned: Mapping[str, Pruning], wait_s: float = 0.0
+) -> dict[str, Pruning]:
+    """Run the planned removals that are still allowed. Returns those that succeeded, and what is free afterwards.
 
-    Blocks engine loads meanwhile. Waits up to `wait_s` for an engine that loads, then raises Busy.
+    Blocks engine loads meanwhile. Waits up to `wait_s` for an engine that loads, then raises Busy. A failed removal
+    stops no other; it is raised at the end.
     """
     with ExitStack() as leased:
-        for name in sorted({removal.node for removal in planned.removals}):
+        for name in sorted(name for name, pruning in planned.items() if pruning.removals):
             leased.enter_context(leases.on_node(connected.member(name), "prune", report, wait_s))
-        current = read_nodes(connected, [disk.node for disk in survey.nodes])
-        allowed = {removal.key for removal in plan(current.nodes, current.intended, policy).removals}
-        due = [removal for removal in planned.removals if removal.key in allowed]
-        return _run(connected, report, due, {disk.node: disk.free for disk in current.nodes})
+        allowed = prepare(connected, list(planned))
+
+        def on_node(member: Member) -> Pruning:
+            still = set(allowed[member.name].removals)
+            due = [removal for removal in planned[member.name].removals if removal in still]
+            removed, errors = run_removals(member, due, report)
+            if errors:
+                raise joined(errors)
+            return Pruning(tuple(removed), _free(host.parse(member.node.run(host.PREFLIGHT).stdout)))
+
+        return connected.only(list(planned)).all(on_node)
 
 
-def run_removals(member: Member, due: Iterable[Removal], report: OnEvent) -> tuple[list[Removal], list[SparkopsError]]:
+def run_removals(member: Member, due: Iterable[Command], report: OnEvent) -> tuple[list[Command], list[SparkopsError]]:
     """Run removals on one node, in order; a failed one stops no other. Return those that succeeded, and the errors."""
-    removed: list[Removal] = []
+    removed: list[Command] = []
     errors: list[SparkopsError] = []
     for removal in due:
-        size = f", {removal.size / host.GIB:.2f} GiB" if removal.size else ""
-        report(Event(member.name, f"removing {removal.kind} {removal.name}{size}"))
+        report(Event(member.name, str(removal)))
         try:
-            member.node.run(removal.command)
+            member.node.run(removal)
             removed.append(removal)
         except NodeError as error:
             errors.append(error)
     return removed, errors
-
-
-def _run(
-    connected: Connected, report: OnEvent, due: Sequence[Removal], free: Mapping[str, int | None]
-) -> dict[str, Pruned]:
-    """Run removals on all nodes at once. `free`: free bytes of each node before."""
-
-    def on_node(member: Member) -> Pruned:
-        removed, errors = run_removals(member, [removal for removal in due if removal.node == member.name], report)
-        if errors:
-            raise joined(errors)
-        after = _free(host.parse(member.node.run(host.PREFLIGHT).stdout))
-        return Pruned(tuple(removed), free[member.name], after)
-
-    return connected.only(list(free)).all(on_node)

@@ -1,14 +1,14 @@
 """The removal of everything that sparkops brought to a node: what belongs to it, what keeps it, the commands. Pure.
 
 Each name here is that of the module which creates the thing: agents, volumes and tables in `guard_client`, `gateway`
-and `network`, caches and marks in `release`, checkpoints in `weights`. Engines, tags and volumes are recognised as
-`prune` recognises them.
+and `network`, caches and marks in `release`, checkpoints in `weights`. Engines, images and volumes are recognised as
+`prune` recognises them: by labels and names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from sparkops.command import Command
@@ -20,20 +20,13 @@ from sparkops.guard_client import commands
 from sparkops.guard_client.service_state import ServiceState, needed_nodes, unreported
 from sparkops.network import firewall
 from sparkops.nodes.host import GIB
-from sparkops.prune import retention
-from sparkops.prune.plan import REMOVE_S, Kept, Removal, remove_image, remove_volume, shrink_build_cache
-from sparkops.prune.retention import CACHE, CANDIDATE, IMAGE, Stored, StoredImage
-from sparkops.release import TRUSTED
+from sparkops.prune.stored import OWN_VOLUMES, REMOVE_S, Stored, remove_image, remove_volume
 from sparkops.weights.checkpoint import Checkpoint
 
 NO_RULES = ("nft", f"add table {firewall.TABLE}; delete table {firewall.TABLE}")
 """Deletes the rules of the guard; succeeds without them, too."""
 VOLUMES = (commands.VOLUME, VOLUME)
 """Journals, keys and evidence of a guard; configuration, map and certificate of a gateway."""
-VOLUME_PREFIXES = (TRUSTED, CACHE)
-"""Marks of verified images, and compiled kernels of releases."""
-WEIGHTS = "weights"
-"""The kind of a removal that takes model files."""
 
 
 def agents() -> Iterator[str]:
@@ -44,7 +37,7 @@ def agents() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Installed:
-    """What sparkops has on a node. `stored.used`: IDs of images that containers of others use."""
+    """What sparkops has on a node."""
 
     stored: Stored
     agents: tuple[str, ...] = ()
@@ -90,40 +83,43 @@ class Extent:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """One thing of sparkops that stays, and the reason."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Uninstall:
     """The removals from one node, in order. Printed, it is the plan with the commands that run."""
 
     node: str
-    removals: tuple[Removal, ...]
+    agents: tuple[Command, ...] = ()
+    """The removals of guard and gateway: after them nothing can start."""
+    others: tuple[Command, ...] = ()
     kept: tuple[Kept, ...] = ()
     leader: str = ""
     """Another node, whose guard dismisses this one first; empty without one."""
     consequences: tuple[str, ...] = ()
+    weights: int = 0
+    """Bytes of the model files that go."""
 
     @property
-    def size(self) -> int:
-        """About how many bytes this frees."""
-        return sum(removal.size for removal in self.removals)
-
-    @property
-    def weights(self) -> int:
-        """Bytes of model files among them."""
-        return sum(removal.size for removal in self.removals if removal.kind == WEIGHTS)
+    def removals(self) -> tuple[Command, ...]:
+        return (*self.agents, *self.others)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        if not self.removals:
-            yield f"{self.node}: nothing of sparkops to remove"
-        else:
-            yield f"{self.node}: {len(self.removals)} items, about {self.size / GIB:.2f} GiB"
+        yield f"{self.node}: {len(self.removals) or 'nothing of sparkops'} to remove"
         if self.leader:
             yield f"  - the guard of {self.leader} dismisses {self.node}"
         for removal in self.removals:
-            yield f"  - {removal.kind:<11} {removal.size / GIB:>8.2f} GiB  {removal.command}"
+            yield f"  - {removal}"
         for kept in self.kept:
-            yield f"    {kept.kind:<11} {'stays':>12}  {kept.name}: {kept.why}"
+            yield f"    stays: {kept.name}: {kept.why}"
         yield from (f"    {consequence}" for consequence in self.consequences)
 
 
@@ -140,11 +136,7 @@ def refusals(installed: Installed, uses: Uses, without: Collection[str] = ()) ->
             busy.add(service)
             other = "" if uses.leads else ", or move it: sparkops deploy RECIPE --node OTHER"
             yield PlanRefused(problem, next_step=f"sparkops stop {service}{other}")
-    running = {
-        engine.container.service: engine.container.name
-        for engine in installed.stored.engines
-        if engine.container.running
-    }
+    running = {engine.service: engine.name for engine in installed.stored.engines if engine.running}
     serving = {service: f"the gateway passes requests of {service} to a release" for service in uses.traffic}
     for service, problem in {**{key: f"{name} runs" for key, name in running.items()}, **serving}.items():
         if service not in busy:
@@ -166,22 +158,30 @@ def _need(node: str, state: ServiceState, *, leads: bool, without: Collection[st
 
 def plan(installed: Installed, extent: Extent, leader: str = "", uses: Uses | None = None) -> Uninstall:
     """Return the removals: agents, so that nothing starts, then engines, rules, images, volumes, and the rest."""
-    images, shared = _images(installed)
-    removals = (
-        *(_removal(installed, "container", name, _remove_container(name)) for name in installed.agents),
-        *_engines(installed),
+    agents = tuple(_remove_container(name) for name in installed.agents)
+    weights = _going(installed) if extent.weights else ()
+    others = (
+        *(_remove_container(engine.name, force=False) for engine in installed.stored.engines),  # none runs
         *_of_root(installed),
-        *images,
-        *_volumes(installed),
+        *_images(installed),
+        *map(remove_volume, own_volumes(installed.stored)),
         *(_build_cache(installed) if extent.build_cache else ()),
-        *(_weights(installed) if extent.weights else ()),
+        *_weights(installed, weights),
     )
-    kept = (*_unreachable(installed, removals), *shared, *_kept(installed, extent))
-    return Uninstall(installed.node, removals, kept, leader, tuple(_consequences(installed, uses or Uses())))
+    return Uninstall(
+        installed.node,
+        agents,
+        others,
+        tuple(_kept(installed, weights, anything=bool(agents or others))),
+        leader,
+        tuple(_consequences(installed, uses or Uses())),
+        sum(checkpoint.size for checkpoint in weights),
+    )
 
 
-def _removal(installed: Installed, kind: str, name: str, command: Command, size: int = 0) -> Removal:
-    return Removal(installed.node, kind, name, size, command)
+def own_volumes(stored: Stored) -> tuple[str, ...]:
+    """Return the names of the volumes of sparkops."""
+    return tuple(name for name in stored.volumes if name in VOLUMES or name.startswith(OWN_VOLUMES))
 
 
 def _remove_container(name: str, *, force: bool = True) -> Command:
@@ -189,25 +189,14 @@ def _remove_container(name: str, *, force: bool = True) -> Command:
     return docker("rm", *(("--force",) if force else ()), "--volumes", name, timeout_s=REMOVE_S)
 
 
-def _engines(installed: Installed) -> Iterator[Removal]:
-    """Yield the containers of releases. One that runs against all expectation makes its removal fail."""
-    for engine in installed.stored.engines:
-        name = engine.container.name
-        yield _removal(installed, "container", name, _remove_container(name, force=False), engine.written)
-
-
-def _of_root(installed: Installed) -> Iterator[Removal]:
+def _of_root(installed: Installed) -> Iterator[Command]:
     """Yield what only root may remove: in a container of the guard's image, with one right each."""
     if not installed.guard_image:
         return
-    options = ("--network=host", "--cap-add=NET_ADMIN")
-    yield _removal(installed, "firewall", f"table {firewall.TABLE}", _in_guard(installed, options, *NO_RULES))
+    yield _in_guard(installed, ("--network=host", "--cap-add=NET_ADMIN"), *NO_RULES)
     if installed.run_exists:
         run = PurePosixPath(places.RUN)
-        options = ("--network=none", f"--volume={run.parent}:/host")
-        yield _removal(
-            installed, "directory", places.RUN, _in_guard(installed, options, "rm", "-rf", f"/host/{run.name}")
-        )
+        yield _in_guard(installed, ("--network=none", f"--volume={run.parent}:/host"), "rm", "-rf", f"/host/{run.name}")
 
 
 def _in_guard(installed: Installed, options: Sequence[str], *argv: str) -> Command:
@@ -215,48 +204,25 @@ def _in_guard(installed: Installed, options: Sequence[str], *argv: str) -> Comma
     return docker("run", "--rm", *rights, *options, installed.guard_image, *argv, timeout_s=120.0)
 
 
-def _images(installed: Installed) -> tuple[tuple[Removal, ...], tuple[Kept, ...]]:
-    """Return the removals of images, and those that stay: used by other containers, or a base that others may use."""
-    own = sorted(filter(retention.is_from_sparkops, installed.stored.images), key=lambda image: image.built_at)
-    used = [image for image in own if image.id in installed.stored.used]
-    going = [image for image in own if image not in used]
-    staying = [image for image in installed.stored.images if image not in going]
-    removals = []
-    for image in going:
-        size = image.own_bytes(other for other in (*staying, *going) if other is not image)
-        staying_names = [tag for tag in image.tags if not tag.startswith((IMAGE, CANDIDATE))]
-        names = [tag for tag in image.tags if tag not in staying_names] or [image.id]
-        command = remove_image(names)
-        removals.append(_removal(installed, "image", ", ".join(names), command, 0 if staying_names else size))
-    kept = [Kept(installed.node, "image", image.name, "a container that is not of sparkops uses it") for image in used]
-    kept += [Kept(installed.node, "image", image.name, BASE) for image in _bases(own, installed.stored.images)]
-    return tuple(removals), tuple(kept)
+def _images(installed: Installed) -> Iterator[Command]:
+    """Yield the removals of images, except those that containers of other programs use."""
+    own = {*installed.agents, *(engine.name for engine in installed.stored.engines)}
+    used = {image for container, image in installed.stored.used.items() if container not in own}
+    for image in installed.stored.images:
+        if image.id not in used:
+            yield remove_image(image.own_tags or (image.id,))
 
 
-BASE = "the base of an image of sparkops; pulled by you, or by `sparkops lock`"
+def _build_cache(installed: Installed) -> Iterator[Command]:
+    """Yield BuildKit's cache, and what Docker's client has noted about builds.
 
-
-def _bases(own: Sequence[StoredImage], images: Sequence[StoredImage]) -> Iterator[StoredImage]:
-    """Yield the images of others that those of sparkops are built on: all their steps are steps of one."""
-    for image in images:
-        if image not in own and image.steps and any(image.steps.keys() <= other.steps.keys() for other in own):
-            yield image
-
-
-def _volumes(installed: Installed) -> Iterator[Removal]:
-    for name, size in sorted(installed.stored.volumes.items()):
-        if name in VOLUMES or name.startswith(VOLUME_PREFIXES):
-            yield _removal(installed, "volume", name, remove_volume(name), size)
-
-
-def _build_cache(installed: Installed) -> Iterator[Removal]:
-    """Yield BuildKit's cache, and what Docker's client has noted about builds."""
-    size = installed.stored.cache + installed.stored.cache_shared
-    if size:
-        yield _removal(installed, "build cache", "of BuildKit", shrink_build_cache(0), size)
+    The builder is named as in builds: another default builder has a cache of its own, which is the user's.
+    """
+    prune = docker("builder", "prune", "--force", "--all", timeout_s=REMOVE_S)
+    yield replace(prune, argv=("env", "BUILDX_BUILDER=default", *prune.argv))
     if installed.buildx:
-        yield _remove_files(installed, "directory", PurePosixPath(installed.buildx))
-        yield _remove_empty(installed, PurePosixPath(installed.buildx).parent)
+        yield _remove_files(PurePosixPath(installed.buildx))
+        yield _remove_empty(PurePosixPath(installed.buildx).parent)
 
 
 def _written(checkpoint: Checkpoint) -> bool:
@@ -267,57 +233,55 @@ def _written(checkpoint: Checkpoint) -> bool:
     return checkpoint.origin is not None or checkpoint.identity is not None
 
 
-def _weights(installed: Installed) -> Iterator[Removal]:
-    """Yield the checkpoints that sparkops wrote, then the directories above them, which stay unless they are empty."""
+def _going(installed: Installed) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints that sparkops wrote and that no other node shares."""
+    return tuple(
+        checkpoint
+        for checkpoint in installed.checkpoints
+        if _written(checkpoint) and checkpoint.path not in installed.shared
+    )
+
+
+def _weights(installed: Installed, going: Sequence[Checkpoint]) -> Iterator[Command]:
+    """Yield the checkpoints, then the directories above them, which stay unless they are empty."""
     root, parents = PurePosixPath(installed.model_dir), dict[PurePosixPath, None]()
-    for checkpoint in filter(_written, installed.checkpoints):
-        if checkpoint.path in installed.shared:
-            continue
+    for checkpoint in going:
         path = root / checkpoint.path
-        yield _remove_files(installed, WEIGHTS, path, checkpoint.size)
+        yield _remove_files(path)
         parents |= dict.fromkeys(parent for parent in path.parents if root in parent.parents)
     for parent in sorted(parents, key=lambda parent: -len(parent.parts)):
-        yield _remove_empty(installed, parent)
+        yield _remove_empty(parent)
 
 
-def _remove_files(installed: Installed, kind: str, path: PurePosixPath, size: int = 0) -> Removal:
-    command = Command(("rm", "-rf", "--", str(path)), timeout_s=REMOVE_S, changes=True)
-    return _removal(installed, kind, str(path), command, size)
+def _remove_files(path: PurePosixPath) -> Command:
+    return Command(("rm", "-rf", "--", str(path)), timeout_s=REMOVE_S, changes=True)
 
 
-def _remove_empty(installed: Installed, path: PurePosixPath) -> Removal:
+def _remove_empty(path: PurePosixPath) -> Command:
     """Remove a directory unless something else is in it. A link to one is the operator's, and stays."""
-    command = Command(("find", str(path), "-maxdepth", "0", "-type", "d", "-empty", "-delete"), changes=True)
-    return _removal(installed, "directory", str(path), command)
+    return Command(("find", str(path), "-maxdepth", "0", "-type", "d", "-empty", "-delete"), changes=True)
 
 
-def _unreachable(installed: Installed, removals: Sequence[Removal]) -> Iterator[Kept]:
-    """Yield what needs root where no image of the guard is left to remove it."""
-    if installed.guard_image or not (installed.run_exists or removals):
-        return
-    why = "no image of the guard to remove it with; as root:"
-    yield Kept(installed.node, "firewall", f"table {firewall.TABLE}", f"{why} {Command(NO_RULES)}")
-    if installed.run_exists:
-        yield Kept(installed.node, "directory", places.RUN, f"{why} rm -r {places.RUN}")
+def _kept(installed: Installed, weights: Sequence[Checkpoint], *, anything: bool) -> Iterator[Kept]:
+    """Yield what needs root where no image of the guard is left to remove it, and the model files that stay.
 
-
-def _kept(installed: Installed, extent: Extent) -> Iterator[Kept]:
-    """Yield what stays unless an option removes it, and the model files of others."""
-    cache = installed.stored.cache + installed.stored.cache_shared
-    if cache and not extent.build_cache:
-        why = f"{cache / GIB:.2f} GiB, of all builds on this node; --build-cache removes it"
-        yield Kept(installed.node, "build cache", "of BuildKit", why)
-    if installed.buildx and not extent.build_cache:
-        yield Kept(installed.node, "directory", installed.buildx, "Docker's notes of builds; --build-cache removes it")
+    `anything`: whether anything of sparkops goes.
+    """
+    if not installed.guard_image and (installed.run_exists or anything):
+        why = "no image of the guard to remove it with; as root:"
+        yield Kept(f"table {firewall.TABLE}", f"{why} {Command(NO_RULES)}")
+        if installed.run_exists:
+            yield Kept(places.RUN, f"{why} rm -r {places.RUN}")
     for checkpoint in installed.checkpoints:
-        size = f"{checkpoint.size / GIB:.2f} GiB"
         path = f"{installed.model_dir}/{checkpoint.path}"
         if not _written(checkpoint):
-            yield Kept(installed.node, WEIGHTS, path, f"{size}, not downloaded by sparkops")
-        elif not extent.weights:
-            yield Kept(installed.node, WEIGHTS, path, f"{size}; --weights removes it")
+            yield Kept(path, "not downloaded by sparkops")
+        elif checkpoint in weights:
+            continue
         elif other := installed.shared.get(checkpoint.path):
-            yield Kept(installed.node, WEIGHTS, path, f"{size}; {other} has it too, on a shared file system")
+            yield Kept(path, f"{other} has it too, on a shared file system")
+        else:
+            yield Kept(path, f"{checkpoint.size / GIB:.2f} GiB; --weights removes it")
 
 
 def _consequences(installed: Installed, uses: Uses) -> Iterator[str]:

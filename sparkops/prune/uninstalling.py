@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sparkops.command import Command
 from sparkops.docker import places
 from sparkops.docker.commands import model_dir, stop
-from sparkops.errors import NeedsOperator, NotReady, PlanRefused, SparkopsError, UsageError, joined
+from sparkops.errors import NotReady, PlanRefused, SparkopsError, UsageError, joined
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
 from sparkops.guard_client import leases, membership
@@ -19,8 +19,6 @@ from sparkops.nodes.connected import Connected
 from sparkops.nodes.docker_api import Facts
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
-from sparkops.prune.plan import Kept, Removal
-from sparkops.prune.retention import IMAGE
 from sparkops.prune.run import guard_states, read_disk, run_removals
 from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
 from sparkops.weights import models
@@ -67,7 +65,7 @@ class Target:
         return self.connected.member(settings.node)
 
 
-def prepare(target: Target) -> Uninstall:
+def prepare_uninstall(target: Target) -> Uninstall:
     """Return the plan. Changes nothing.
 
     Raises the reasons why nothing may be removed: PlanRefused for a service that needs the node, NotReady for a guard
@@ -95,15 +93,13 @@ def require_lost(connected: Connected, without: Collection[str]) -> None:
 def read(member: Member) -> Installed:
     """Read everything of sparkops on a node. Raises NodeError."""
     found = {name: facts for name in agents() if (facts := member.engine.container(name)) is not None}
-    stored = read_disk(member, [facts["Id"] for facts in found.values()])
-    directory = model_dir(member.config)
     return Installed(
-        stored=stored,
+        stored=read_disk(member),
         agents=tuple(found),
         guard_image=_guard_image(member, found),
         run_exists=bool(member.node.run(RUN_EXISTS).stdout.strip()),
         buildx=member.node.run(BUILDX).stdout.strip(),
-        model_dir=directory,
+        model_dir=model_dir(member.config),
         checkpoints=tuple(models.look(member).checkpoints.values()),
     )
 
@@ -130,7 +126,7 @@ def _guard_image(member: Member, found: Mapping[str, Facts]) -> str:
     images = [
         image
         for image in member.engine.images(recipe=GUARD)
-        if any(tag.startswith(f"{IMAGE}{GUARD}:") for tag in image["RepoTags"] or ())
+        if any(tag.startswith(f"sparkops/{GUARD}:") for tag in image["RepoTags"] or ())
     ]
     return str(max(images, key=lambda image: str(image["Created"]))["Id"]) if images else ""
 
@@ -147,8 +143,6 @@ def _uses(target: Target, installed: Installed, leader: Member | None) -> Uses:
         for service, state in guard_states(leading).items():
             if isinstance(state, SparkopsError):
                 unreadable.append(state)
-            elif state.unreadable:
-                unreadable.append(NeedsOperator(state.needs_operator))
             elif not state.journal.forgotten:
                 states[service] = state
     traffic: Sequence[str] = ()
@@ -163,56 +157,50 @@ def _runs(member: Member, container: str) -> bool:
     return facts is not None and bool(facts["State"]["Running"])
 
 
-def run(target: Target, planned: Uninstall, report: OnEvent, wait_s: float = 0.0) -> tuple[Removal, ...]:
+def run(target: Target, planned: Uninstall, report: OnEvent, wait_s: float = 0.0) -> tuple[Command, ...]:
     """Run the planned removals that are still allowed, and return those that succeeded.
 
     Leases block intents and engine loads until the guard is removed; then nothing can start an engine here. A failed
-    removal stops no other; it is raised at the end, with what `prepare` raises.
+    removal stops no other; it is raised at the end, with what `prepare_uninstall` raises.
     """
     with ExitStack() as leased:
         leading = target.leader or target.member
         leased.enter_context(leases.of_agents(leading, f"uninstall of {target.node}", report, wait_s))
         leased.enter_context(leases.on_node(target.member, "uninstall", report, wait_s))
-        current = prepare(target)
-        allowed = {removal.key for removal in current.removals}
-        due = [removal for removal in planned.removals if removal.key in allowed]
+        current = prepare_uninstall(target)
         if current.leader:
             report(Event(current.leader, f"its guard dismisses {target.node}"))
             membership.dismiss(target.connected, current.leader, target.node)
-        first = [removal for removal in due if removal.name in set(agents())]
+        first = [removal for removal in planned.agents if removal in current.agents]
         removed, errors = run_removals(target.member, first, report)
     if not errors:  # else a guard may still start engines
-        rest, errors = run_removals(target.member, [removal for removal in due if removal not in first], report)
-        removed += rest
+        rest = [removal for removal in planned.others if removal in current.others]
+        more, errors = run_removals(target.member, rest, report)
+        removed += more
     if errors:
         raise joined(errors)
     return tuple(removed)
 
 
-def discard(
-    member: Member, report: OnEvent, stays: Callable[[Removal], bool]
-) -> tuple[tuple[Removal, ...], tuple[Kept, ...]]:
-    """Remove everything of sparkops from a node without a fleet, running engines too. Returns what went and stayed.
+def discard(member: Member, report: OnEvent, stays: Callable[[str], bool]) -> None:
+    """Remove everything of sparkops from a node without a fleet, running engines too.
 
-    Asks no guard: it may be the part that does not work. `stays`: whether a thing is not to be removed. A failed
-    removal stops no other; it is raised at the end.
+    Asks no guard: it may be the part that does not work. `stays`: whether an image or volume of this name is not to be
+    removed. A failed removal stops no other; it is raised at the end.
     """
-    programs = [
-        due for due in plan_discard(member, stays).removals if due.kind == "container" and due.name in set(agents())
-    ]
-    removed, errors = run_removals(member, programs, report)
+    _, errors = run_removals(member, plan_discard(member, stays).agents, report)
     if errors:  # a guard may still start engines
         raise joined(errors)
     for engine in read(member).stored.engines:
-        member.node.run(stop(engine.container.name, grace_s=1))
-    planned = plan_discard(member, stays)
-    rest, errors = run_removals(member, planned.removals, report)
+        member.node.run(stop(engine.name, grace_s=1))
+    _, errors = run_removals(member, plan_discard(member, stays).removals, report)
     if errors:
         raise joined(errors)
-    return (*removed, *rest), planned.kept
 
 
-def plan_discard(member: Member, stays: Callable[[Removal], bool]) -> Uninstall:
-    """Return what `discard` removes and keeps. Raises NodeError."""
-    planned = plan(read(member), Extent())
-    return replace(planned, removals=tuple(due for due in planned.removals if not stays(due)))
+def plan_discard(member: Member, stays: Callable[[str], bool]) -> Uninstall:
+    """Return what `discard` removes. Raises NodeError."""
+    installed = read(member)
+    images = tuple(image for image in installed.stored.images if not any(map(stays, image.tags or (image.id,))))
+    volumes = tuple(name for name in installed.stored.volumes if not stays(name))
+    return plan(replace(installed, stored=replace(installed.stored, images=images, volumes=volumes)), Extent())

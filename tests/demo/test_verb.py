@@ -22,7 +22,7 @@ from sparkops.demo.scene import NODE, STAND_IN, Ports
 from sparkops.demo.screen import opening
 from sparkops.errors import NotReady, PlanRefused, UsageError
 from sparkops.guard_client.commands import PEER_PORT
-from sparkops.prune.retention import Stored
+from sparkops.prune.stored import Stored
 from sparkops.prune.uninstall import Installed, Uninstall
 from tests.nodes.recording import RecordingNode
 
@@ -57,10 +57,9 @@ def test_a_demonstration_is_removed_although_nothing_reads_stderr(
 ) -> None:
     removed: list[Path] = []
 
-    def discard(place: Any, _: Any) -> tuple[()]:
+    def discard(place: Any, _: Any) -> None:
         say("removing")
         removed.append(place.directory)
-        return ()
 
     def perform(*_: Any) -> Any:
         monkeypatch.setattr(sys, "stderr", Broken())
@@ -95,8 +94,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], 
     monkeypatch.setattr(demo, "_facts", Mock(return_value=MachineFacts("linux", present={"sparkops-guard"})))
     monkeypatch.setattr(demo, "LocalNode", Mock(return_value=RecordingNode(NODE)))
     monkeypatch.setattr(demo, "read", Mock(return_value=Installed(Stored(NODE))))
-    monkeypatch.setattr(demo, "plan_discard", Mock(return_value=Uninstall(NODE, ())))
-    monkeypatch.setattr(demo, "discard", Mock(return_value=((), ())))
+    monkeypatch.setattr(demo, "plan_discard", Mock(return_value=Uninstall(NODE)))
+    monkeypatch.setattr(demo, "discard", Mock())
     return prepare
 
 

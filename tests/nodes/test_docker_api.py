@@ -107,12 +107,25 @@ def test_docker_itself_leaves_out_all_but_the_end_of_a_log(options: dict[str, in
     assert query["tail"] == [tail]
 
 
-def test_a_disk_that_docker_cannot_read_is_not_an_empty_one() -> None:
-    """`uninstall` would leave its volumes, and `prune` take every image for unused. Docker 20 answers one at a time."""
-    problem = b'{"message": "a disk usage operation is already running"}'
-    node = ApiNode({"_ping": lambda: b"OK", "df": lambda: problem}, status=500)
-    with reading(node) as reader, pytest.raises(NotReady, match="a disk usage operation is already running"):
-        reader.disk()
+@pytest.mark.parametrize("read", [Engine.volumes, Engine.used_images])
+def test_a_list_that_docker_cannot_make_is_not_an_empty_one(read: Callable[[Engine], object]) -> None:
+    """`uninstall` would leave its volumes, and `prune` take every image for unused."""
+    problem = b'{"message": "the store is locked"}'
+    node = ApiNode({"_ping": lambda: b"OK", "volumes": lambda: problem, "json": lambda: problem}, status=500)
+    with reading(node) as reader, pytest.raises(NotReady, match="the store is locked"):
+        read(reader)
+
+
+def test_a_node_without_volumes_has_none() -> None:
+    """Docker before 24 replies null then."""
+    with reading(ApiNode({"_ping": lambda: b"OK", "volumes": lambda: b'{"Volumes": null}'})) as reader:
+        assert reader.volumes() == []
+
+
+def test_the_image_of_every_container_is_known_by_the_name_of_the_container() -> None:
+    listed = [{"Id": "1", "Names": ["/mine"], "ImageID": "sha256:a"}, {"Id": "2", "Names": [], "ImageID": "sha256:b"}]
+    with reading(ApiNode({"_ping": lambda: b"OK", "json": lambda: json.dumps(listed).encode()})) as reader:
+        assert reader.used_images() == {"mine": "sha256:a", "2": "sha256:b"}
 
 
 @dataclass(frozen=True)

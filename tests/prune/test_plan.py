@@ -1,157 +1,158 @@
-"""What goes from a disk, in which order, and how many bytes are told for it."""
+"""Every rule that keeps something from a prune, alone: what it is about is all that speaks for it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from sparkops.prune.plan import Policy, Pruning, plan, remove_image, remove_volume, shrink_build_cache
-from sparkops.prune.retention import Intended, Stored, StoredEngine, StoredImage
-from tests.prune.test_retention import engine
+import pytest
 
-ALL = Policy(keep=0)
-NOTHING = Intended()
+from sparkops.docker.facts import Container
+from sparkops.guard_client.engine_spec import EngineSpec
+from sparkops.names import Slot
+from sparkops.prune.plan import plan
+from sparkops.prune.stored import Stored, StoredImage
+from sparkops.release import Rank, Release, image_tag, trust_mark
+from sparkops.swap.journal import Journal, Swap
+from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+from tests.examples import container, recipe
 
-
-def image(number: int, *shared: str) -> StoredImage:
-    """Image iN of inputs NNN..., of 100 bytes of its own, and 1000 for each step that it shares."""
-    steps = {**dict.fromkeys(shared, 1000), f"own {number}": 100}
-    inputs = str(number) * 64
-    return StoredImage(f"i{number}", (f"sparkops/q:{inputs[:12]}",), inputs, built_at=float(number), steps=steps)
-
-
-def old(number: int) -> StoredEngine:
-    """A container of that image, of a release of its own."""
-    inputs = str(number) * 64
-    stored_engine = engine(f"c{number}", image=f"i{number}", release=f"q-000000000{number}", inputs=inputs)
-    return replace(stored_engine, created_at=float(number))
-
-
-def cache(number: int) -> str:
-    return f"sparkops-cache-q-{number}{number}{number}" + f"{number}" * 9
+OLD, OTHER = "d" * 64, "e" * 64
+RECIPE = recipe(name="q", service="chat")
+RELEASE = Release(RECIPE, OLD).id
+TAG, CACHE = image_tag("q", OLD), f"sparkops-cache-q-{OLD[:12]}"
+MARK = trust_mark(TAG, "sha256:1")
+NODE = {"address": "10.0.0.2"}
+NOW_S = 1_000_000.0
 
 
-NODE = Stored(
-    "n1",
-    engines=(old(3), old(1), old(2)),
-    images=(image(1, "base"), image(2, "base"), image(3, "base")),
-    volumes={cache(1): 7, cache(2): 8, "mine": 9},
-    cache=500,
-    free=1000,
-)
+def engine(name: str = "old", **changes: Any) -> Container:
+    """A stopped container of an old release, which Docker would not start again."""
+    facts = {"name": name, "state": "exited", "restart_policy": "no", "image": "sha256:1", **changes}
+    return container(Rank(Release(RECIPE, OLD), Slot.BLUE, "n1"), **facts)
 
 
-def removal_rows(pruning: Pruning) -> list[tuple[str, str, int]]:
-    return [(removal.kind, removal.name, removal.size) for removal in pruning.removals]
+def image(*tags: str, **changes: Any) -> StoredImage:
+    """Its image, which is old."""
+    return replace(StoredImage("sha256:1", tags or (TAG,), OLD, named_s=1.0), **changes)
 
 
-def test_release_by_release_the_oldest_first_with_what_only_it_has_needed() -> None:
-    pruning = plan([NODE], NOTHING, ALL)
-
-    assert removal_rows(pruning) == [
-        ("container", "c1", 5),
-        ("image", "sparkops/q:111111111111", 100),
-        ("volume", cache(1), 7),
-        ("container", "c2", 5),
-        ("image", "sparkops/q:222222222222", 100),
-        ("volume", cache(2), 8),
-        ("container", "c3", 5),
-        ("image", "sparkops/q:333333333333", 1100),
-    ]
-    assert str(pruning.removals[0].command) == "docker rm c1"
-    assert str(pruning.removals[1].command) == "docker rmi sparkops/q:111111111111"
-    assert str(pruning.removals[2].command) == f"docker volume rm {cache(1)}"
-
-
-def test_the_newest_stay_with_what_they_need() -> None:
-    pruning = plan([NODE], NOTHING, Policy(keep=2))
-
-    assert [name for _, name, _ in removal_rows(pruning)] == ["c1", "sparkops/q:111111111111", cache(1)]
-    assert [(kept.name, kept.why) for kept in pruning.kept] == [
-        ("c3", "one of the newest releases of chat"),
-        ("c2", "one of the newest releases of chat"),
-        ("sparkops/q:222222222222", "c2 uses it"),
-        ("sparkops/q:333333333333", "c3 uses it"),
-    ]
-
-
-def test_bytes_that_an_image_shares_with_one_that_stays_are_not_told() -> None:
-    node = replace(NODE, engines=(), volumes={})
-
-    assert removal_rows(plan([node], NOTHING, Policy(keep=1))) == [
-        ("image", "sparkops/q:111111111111", 100),
-        ("image", "sparkops/q:222222222222", 100),
-    ]
-
-
-def test_two_containers_of_one_image_go_before_it() -> None:
-    second = replace(old(1), container=replace(old(1).container, name="c1b", release="q-9999999999"), created_at=9.0)
-    node = replace(NODE, engines=(old(1), second), images=(image(1),), volumes={cache(1): 7})
-
-    assert [name for _, name, _ in removal_rows(plan([node], NOTHING, ALL))] == [
-        "c1",
-        "c1b",
-        "sparkops/q:111111111111",
-        cache(1),
-    ]
-
-
-def test_what_nobody_needs_goes_first() -> None:
-    nameless = replace(image(9), tags=())
-    node = replace(NODE, images=(*NODE.images, nameless), volumes={cache(8): 3})
-
-    assert removal_rows(plan([node], NOTHING, ALL))[:2] == [("image", "i9", 100), ("volume", cache(8), 3)]
-
-
-def test_each_goes_under_the_lock_of_its_service() -> None:
-    nameless = replace(image(9), tags=())
-    pruning = plan([replace(NODE, images=(*NODE.images, nameless))], NOTHING, ALL)
-
-    assert {removal.name: removal.service for removal in pruning.removals} == {
-        **dict.fromkeys(("c1", "c2", "c3"), "chat"),
-        **dict.fromkeys((image(number).tags[0] for number in (1, 2, 3)), "chat"),
-        **{cache(1): "chat", cache(2): "chat", "i9": ""},
-    }
-
-
-def test_no_more_goes_than_it_takes_to_have_room() -> None:
-    assert removal_rows(plan([NODE], NOTHING, replace(ALL, free=1000))) == []
-    assert [name for _, name, _ in removal_rows(plan([NODE], NOTHING, replace(ALL, free=1006)))] == [
-        "c1",
-        "sparkops/q:111111111111",
-    ]
-    assert len(removal_rows(plan([NODE], NOTHING, replace(ALL, free=10**9)))) == 8
-
-
-def test_a_build_cache_within_its_bound_is_left_alone() -> None:
-    node = replace(NODE, free=None, cache=500)
-    *_, removal = plan([node], NOTHING, Policy(keep=0, cache=200)).removals
-
-    assert (removal.kind, removal.size) == ("build cache", 300)
-    assert str(removal.command) == "env BUILDX_BUILDER=default docker builder prune --force --all --keep-storage=200"
-    assert plan([Stored("n1", cache=500)], NOTHING, Policy(cache=500)).removals == ()
-    assert plan([Stored("n1", cache=500)], NOTHING, Policy()).removals == ()
-
-
-def test_a_build_cache_that_images_share_is_looked_at_after_they_have_gone() -> None:
-    [removal] = plan([Stored("n1", cache=10, cache_shared=500)], NOTHING, Policy(cache=100)).removals
-
-    assert (removal.kind, removal.size) == ("build cache", 0)
-
-
-def test_every_node_is_planned_for_itself() -> None:
-    other = replace(NODE, node="n2", engines=(), volumes={})
-    pruning = plan([NODE, other], NOTHING, Policy(keep=1))
-
-    assert {kept.node: kept.why for kept in pruning.kept if kept.name == image(3).tags[0]} == {
-        "n1": "c3 uses it",
-        "n2": "the newest of q",
-    }
-
-
-def test_what_is_removed_is_never_forced() -> None:
-    assert str(remove_image(["sparkops/q:1", "sparkops/q:2"])) == "docker rmi sparkops/q:1 sparkops/q:2"
-    assert str(remove_volume("sparkops-cache-1")) == "docker volume rm sparkops-cache-1"
-    assert (
-        str(shrink_build_cache(5)) == "env BUILDX_BUILDER=default docker builder prune --force --all --keep-storage=5"
+def at(release: str = RELEASE, inputs: str = OLD, name: str = "old") -> Deployment:
+    """Its release, as a journal names it."""
+    data = RECIPE.model_dump(mode="json", exclude_none=True)
+    spec = EngineSpec(
+        recipe=data, inputs=inputs, image="i", slot=Slot.BLUE, index=0, address="10.0.0.2", node=NODE, jobs=1
     )
-    assert all(command.changes for command in (remove_image(["a"]), remove_volume("a"), shrink_build_cache(1)))
+    ranks = (RankSpec("n1", name, spec=spec.model_dump_json()),)
+    return Deployment(release, Slot.BLUE, (Replica(ranks),))
+
+
+def other() -> Deployment:
+    return at("other", OTHER, "other")
+
+
+def swap(target: Deployment, source: Deployment | None = None, previous: Deployment | None = None) -> Swap:
+    return Swap("i1", Mode.BESIDE, target, source, "1.1", Phase.PREPARE, previous=previous)
+
+
+NAMED: dict[str, dict[str, Any]] = {
+    "the active release": {"active": at()},
+    "the previous release": {"previous": at()},
+    "the target of a swap": {"swap": swap(at())},
+    "the source of a swap": {"swap": swap(other(), at())},
+    "the release before a swap": {"swap": swap(other(), previous=at())},
+}
+"""Each way in which a journal may name a release."""
+ALL = [
+    *("docker rm old", f"docker rmi {TAG}", f"docker volume rm {CACHE}", f"docker volume rm {MARK}"),
+]
+"""Everything of the old release, by commands that Docker refuses where a thing is in use."""
+
+
+def disk(**changes: Any) -> Stored:
+    """A node with an old release and a volume of the operator."""
+    stored = Stored("n1", (engine(),), (image(),), (CACHE, "mine", MARK), {"old": "sha256:1"}, now_s=NOW_S)
+    return replace(stored, **changes)
+
+
+def going(stored: Stored, **journal: Any) -> list[str]:
+    return [str(command) for command in plan(stored, [Journal("chat", "n1", **journal)])]
+
+
+def test_what_no_journal_names_goes() -> None:
+    assert going(disk()) == ALL
+    assert going(disk(), active=other()) == ALL
+    assert [str(command) for command in plan(disk(), [])] == ALL
+    assert all(command.changes for command in plan(disk(), []))
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_what_a_journal_names_stays_with_its_image_and_cache(what: str) -> None:
+    assert going(disk(), **NAMED[what]) == []
+    assert going(disk(engines=(), used={}), **NAMED[what]) == [], "its container is on another node"
+
+
+@pytest.mark.parametrize("state", ["running", "restarting", "paused"])
+def test_what_runs_stays(state: str) -> None:
+    assert going(disk(engines=(engine(state=state),))) == []
+
+
+def test_what_docker_would_start_again_stays() -> None:
+    assert going(disk(engines=(engine(restart_policy="always"),))) == []
+
+
+def test_what_a_release_has_left_in_its_former_slot_goes() -> None:
+    """It has moved: the journal names its containers of now, and no other one of it can be started again."""
+    left = disk(engines=(engine(), engine("left")), used={"old": "sha256:1", "left": "sha256:1"})
+
+    assert going(left, active=at()) == ["docker rm left"]
+
+
+def test_a_container_of_that_name_on_another_node_is_not_named() -> None:
+    [first, *_] = going(disk(node="n2"), active=at())
+
+    assert first == "docker rm old"
+
+
+def test_another_image_of_the_same_recipe_is_not_that_of_the_named_release() -> None:
+    newer = image(image_tag("q", OTHER), id="sha256:2", inputs=OTHER)
+
+    assert going(disk(images=(image(), newer)), active=at()) == [f"docker rmi {image_tag('q', OTHER)}"]
+
+
+def test_a_recipe_that_cannot_be_read_any_more_keeps_all_its_images() -> None:
+    stranger = Deployment("q-0123456789", Slot.BLUE, (Replica((RankSpec("n2", "elsewhere", spec='{"name": "q"}'),)),))
+
+    assert going(disk(), active=stranger) == ["docker rm old"]
+
+
+def test_an_image_that_a_container_of_another_program_uses_stays() -> None:
+    assert going(disk(used={"old": "sha256:1", "mine": "sha256:1"})) == ["docker rm old"]
+
+
+def test_an_image_with_a_name_of_another_program_stays() -> None:
+    assert going(disk(images=(image(TAG, "mine:1"),))) == ["docker rm old"]
+
+
+def test_an_image_that_has_lost_its_name_goes_by_its_id() -> None:
+    assert "docker rmi sha256:1" in going(disk(images=(image(tags=()),)))
+
+
+@pytest.mark.parametrize("tag", [TAG, "sparkops-candidate/q:1"])
+def test_an_image_of_the_last_day_stays_for_its_deploy(tag: str) -> None:
+    young = disk(engines=(), used={}, images=(image(tag, named_s=NOW_S - 23 * 3600),))
+
+    assert going(young) == []
+    assert f"docker rmi {tag}" in going(replace(young, now_s=NOW_S + 2 * 3600))
+
+
+def test_a_cache_stays_as_long_as_a_container_of_its_release() -> None:
+    removed_by_hand = disk(images=(), used={})
+
+    assert going(removed_by_hand, active=at()) == [f"docker volume rm {MARK}"]
+
+
+def test_a_mark_goes_with_the_image_of_its_id() -> None:
+    rebuilt = disk(images=(image(id="sha256:2"),), used={"old": "sha256:2"})
+
+    assert going(rebuilt, active=at()) == [f"docker volume rm {MARK}"]

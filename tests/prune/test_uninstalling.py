@@ -15,9 +15,9 @@ from sparkops.errors import PlanRefused, SparkopsError, UsageError
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
 from sparkops.prune import uninstalling
-from sparkops.prune.retention import Stored
+from sparkops.prune.stored import Stored
 from sparkops.prune.uninstall import Extent, Installed
-from sparkops.prune.uninstalling import Target, prepare, require_lost
+from sparkops.prune.uninstalling import Target, prepare_uninstall, require_lost
 from sparkops.weights import models
 from tests.safetensors import two_shards
 from tests.weights import places
@@ -46,7 +46,7 @@ def connected(file: Path, guarded: Collection[str], lost: Collection[str] = ()) 
 
 def test_a_node_whose_guard_answers_is_not_lost(file: Path) -> None:
     with pytest.raises(UsageError, match="--without n2: its guard answers") as refused:
-        prepare(Target(connected(file, {"n1", "n2"}), "n1", Extent(), frozenset({"n2"})))
+        prepare_uninstall(Target(connected(file, {"n1", "n2"}), "n1", Extent(), frozenset({"n2"})))
 
     assert refused.value.next_step == "Drop --without for this node."
 
@@ -61,7 +61,7 @@ def test_a_node_without_a_guard_and_an_unreachable_one_may_be_given_up(file: Pat
 
 def test_the_error_of_a_lost_leader_names_the_option(file: Path) -> None:
     with pytest.raises(PlanRefused, match="n2: no route; its guard leads n1") as refused:
-        prepare(Target(connected(file, {"n1"}, {"n2"}), "n1", Extent()))
+        prepare_uninstall(Target(connected(file, {"n1"}, {"n2"}), "n1", Extent()))
 
     assert refused.value.next_step == "Start it.\nIf n2 is lost: sparkops uninstall n1 --without n2"
 
@@ -88,20 +88,20 @@ def sharing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connected:
 
 @pytest.mark.local
 def test_model_files_that_another_node_has_on_a_shared_file_system_stay(sharing: Connected, tmp_path: Path) -> None:
-    planned = prepare(Target(sharing, "n1", Extent(weights=True)))
+    planned = prepare_uninstall(Target(sharing, "n1", Extent(weights=True)))
 
     assert planned.removals == ()
     assert "n2 has it too, on a shared file system" in str(planned)
     assert "n4 does not answer: if it shares the model files, it loses them" in str(planned)
     assert "n3" not in str(planned)
-    assert "shared" not in str(prepare(Target(sharing, "n1", Extent())))
-    [files] = prepare(Target(sharing, "n3", Extent(weights=True))).removals
-    assert files.name == str(tmp_path / "n3/q")
+    assert "shared" not in str(prepare_uninstall(Target(sharing, "n1", Extent())))
+    [files] = prepare_uninstall(Target(sharing, "n3", Extent(weights=True))).removals
+    assert files.argv[-1] == str(tmp_path / "n3/q")
 
 
 @pytest.mark.local
 def test_the_last_node_of_a_shared_file_system_takes_the_model_files_along(sharing: Connected, tmp_path: Path) -> None:
     alone = replace(sharing.only(["n2", "n3"]), unreachable={})
 
-    [files] = prepare(Target(alone, "n2", Extent(weights=True))).removals
-    assert files.name == str(tmp_path / "n2/q")
+    [files] = prepare_uninstall(Target(alone, "n2", Extent(weights=True))).removals
+    assert files.argv[-1] == str(tmp_path / "n2/q")
