@@ -48,17 +48,29 @@ class Seen(NamedTuple):
     fixable: bool = False
 
 
+Find = Callable[[NodeFacts], Iterator[Seen]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeRule(Kind):
     """A kind of finding about one node."""
 
-    find: Callable[[NodeFacts], Iterator[Seen]]
+    find: Find
     fix: Callable[[NodeConfig], Repair] | None = None
     """The command of `doctor --fix`."""
 
     def findings(self, node: NodeFacts) -> Iterator[Finding]:
         for problem, step, fixable in self.find(node):
             yield self.at(node.name, problem, step, fixable=fixable)
+
+
+def rule(
+    severity: Severity = Severity.PROBLEM, *, fix: Callable[[NodeConfig], Repair] | None = None
+) -> Callable[[Find], NodeRule]:
+    """Make a function the rule of its name. Its docstring is the reason that doctor prints."""
+    return lambda find: NodeRule(
+        find.__name__.upper(), " ".join((find.__doc__ or "").split()), severity, find=find, fix=fix
+    )
 
 
 UNREACHABLE = Kind("UNREACHABLE", "sparkops needs SSH and Docker to deploy to a node, read it or repair it.")
@@ -137,21 +149,18 @@ def _has_gpu(node: NodeFacts) -> bool:
     return node.config.gpu not in (None, "none")
 
 
-def _gpu_silent(node: NodeFacts) -> Iterator[Seen]:
+@rule()
+def gpu_silent(node: NodeFacts) -> Iterator[Seen]:
+    """An engine cannot start. GB10 needs the open kernel modules: with the proprietary ones of 580.173.02 nvidia-smi
+    finds no device (Start9Labs/start-technologies#3693)."""
     if _has_gpu(node) and node.machine.gpu_error:
         step = "nvidia-smi on the node; after an update of the driver: sudo reboot"
         yield Seen(f"nvidia-smi fails: {node.machine.gpu_error}", step)
 
 
-GPU_SILENT = NodeRule(
-    "GPU_SILENT",
-    "An engine cannot start. GB10 needs the open kernel modules: with the proprietary ones of 580.173.02 nvidia-smi "
-    "finds no device (Start9Labs/start-technologies#3693).",
-    find=_gpu_silent,
-)
-
-
-def _no_driver(node: NodeFacts) -> Iterator[Seen]:
+@rule()
+def no_driver(node: NodeFacts) -> Iterator[Seen]:
+    """An engine with CUDA cannot start without the driver."""
     if _has_gpu(node) and not node.machine.gpu_error and not node.fabric.driver:
         other = f"`gpu: none` for {node.name} in the inventory"
         yield Seen(
@@ -159,22 +168,24 @@ def _no_driver(node: NodeFacts) -> Iterator[Seen]:
         )
 
 
-NO_DRIVER = NodeRule("NO_DRIVER", "An engine with CUDA cannot start without the driver.", find=_no_driver)
 TOOLKIT = "sudo apt-get install nvidia-container-toolkit"
 
 
-def _no_toolkit(node: NodeFacts) -> Iterator[Seen]:
+@rule()
+def no_toolkit(node: NodeFacts) -> Iterator[Seen]:
+    """Docker's --gpus calls the programs of nvidia-container-toolkit."""
     if node.config.gpu == "runtime" and not node.machine.toolkit:
         cdi = node.machine.cdi
         step = f"{TOOLKIT}, or set `gpu: cdi` for {node.name}: {cdi[0]} exists" if cdi else TOOLKIT
         yield Seen("containers get no GPU", step)
 
 
-NO_TOOLKIT = NodeRule("NO_TOOLKIT", "Docker's --gpus calls the programs of nvidia-container-toolkit.", find=_no_toolkit)
 OLDEST_TOOLKIT = "1.17.8"
 
 
-def _old_toolkit(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def toolkit_old(node: NodeFacts) -> Iterator[Seen]:
+    """With an older one, an image that sets LD_PRELOAD gets root on the node (CVE-2025-23266)."""
     version = node.machine.toolkit_version
     if _has_gpu(node) and node.machine.toolkit and _numbers(version) < _numbers(OLDEST_TOOLKIT):
         problem = f"NVIDIA Container Toolkit {version or 'of unknown version'}, expected {OLDEST_TOOLKIT} or newer"
@@ -185,75 +196,46 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in version.split(".") if number]
 
 
-TOOLKIT_OLD = NodeRule(
-    "TOOLKIT_OLD",
-    "With an older one, an image that sets LD_PRELOAD gets root on the node (CVE-2025-23266).",
-    WARNING,
-    find=_old_toolkit,
-)
-
-
-def _no_cdi_spec(node: NodeFacts) -> Iterator[Seen]:
+@rule(fix=repairs.generate_cdi_spec)
+def no_cdi_spec(node: NodeFacts) -> Iterator[Seen]:
+    """Docker reads the devices of a GPU from that file."""
     if node.config.gpu == "cdi" and not node.machine.cdi:
         generate, equipped = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml", node.machine.toolkit
         problem = "containers get no GPU: no CDI spec for nvidia.com/gpu in /etc/cdi or /var/run/cdi"
         yield Seen(problem, generate if equipped else f"{TOOLKIT}; {generate}", equipped)
 
 
-NO_CDI_SPEC = NodeRule(
-    "NO_CDI_SPEC",
-    "Docker reads the devices of a GPU from that file.",
-    find=_no_cdi_spec,
-    fix=repairs.generate_cdi_spec,
-)
-
-
-def _clocks_low(node: NodeFacts) -> Iterator[Seen]:
-    """Yield a GPU that is busy and slow in every sample: an idle one is slow too, and one sample may be a transient."""
+@rule(WARNING)
+def clocks_low(node: NodeFacts) -> Iterator[Seen]:
+    """The GPU stays in a low-power state, at half the speed, until its power is cut (eugr/spark-vllm-docker#334,
+    Blackwellboy/model-serving-minefield#55)."""
+    # Yield a GPU that is busy and slow in every sample: an idle one is slow too, and one sample may be a transient.
     samples = node.machine.clocks
     if samples and all(sample.stuck for sample in samples):
         yield Seen(str(samples[-1]), POWER_CUT)
 
 
-CLOCKS_LOW = NodeRule(
-    Rule.CLOCKS_LOW,
-    "The GPU stays in a low-power state, at half the speed, until its power is cut "
-    "(eugr/spark-vllm-docker#334, Blackwellboy/model-serving-minefield#55).",
-    WARNING,
-    find=_clocks_low,
-)
 BAD_DRIVER = "590."
 
 
-def _bad_driver(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def driver_590(node: NodeFacts) -> Iterator[Seen]:
+    """CUDA graph capture deadlocks with 590.x on GB10 (README of eugr/spark-vllm-docker)."""
     driver = node.fabric.driver
     if _has_gpu(node) and driver.startswith(BAD_DRIVER):
         problem = f"driver {driver}: 590.x hangs on a GB10 during CUDA graph capture; 580.x does not"
         yield Seen(problem, "sudo apt-get install nvidia-driver-580-open; sudo reboot")
 
 
-DRIVER_590 = NodeRule(
-    "DRIVER_590",
-    "CUDA graph capture deadlocks with 590.x on GB10 (README of eugr/spark-vllm-docker).",
-    WARNING,
-    find=_bad_driver,
-)
-
-
-def _docker_tcp(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def docker_tcp(node: NodeFacts) -> Iterator[Seen]:
+    """Port 2375 has neither TLS nor a password (docs.docker.com, Protect the Docker daemon socket)."""
     for address in node.machine.docker_tcp:
         problem = f"Docker listens on {address}:2375 without TLS: any client that reaches it is root"
         yield Seen(
             problem, "Remove tcp:// from /etc/docker/daemon.json and dockerd's unit; sudo systemctl restart docker"
         )
 
-
-DOCKER_TCP = NodeRule(
-    "DOCKER_TCP",
-    "Port 2375 has neither TLS nor a password (docs.docker.com, Protect the Docker daemon socket).",
-    WARNING,
-    find=_docker_tcp,
-)
 
 DISK_GIB: float = Image.model_fields["disk_gib"].default  # needed by a build, unless its recipe has another value
 MEMORY_GIB = 8.0  # spark-vllm-docker and NVIDIA's playbooks keep 8 to 10 GiB free
@@ -262,20 +244,14 @@ CACHE_GIB = 8.0  # of MemFree: tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spa
 SKEW_S = 5.0
 
 
-def _memory(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def memory(node: NodeFacts) -> Iterator[Seen]:
+    """GPU and system share the memory of a Spark: a node without free memory answers no SSH until it is reset
+    (NVIDIA/dgx-spark-playbooks#116, NVIDIA/open-gpu-kernel-modules#1358)."""
     available, total = node.host.memory_available_gib, node.host.memory_total_gib
     if available < MEMORY_GIB:
         problem = f"{available:.1f} of {total:.1f} GiB are available: a node without free memory may hang"
         yield Seen(problem, f"Keep {MEMORY_GIB:g} GiB free: sparkops status shows what runs.")
-
-
-MEMORY = NodeRule(
-    "MEMORY",
-    "GPU and system share the memory of a Spark: a node without free memory answers no SSH until it is reset "
-    "(NVIDIA/dgx-spark-playbooks#116, NVIDIA/open-gpu-kernel-modules#1358).",
-    WARNING,
-    find=_memory,
-)
 
 
 def _unified(node: NodeFacts) -> bool:
@@ -283,22 +259,18 @@ def _unified(node: NodeFacts) -> bool:
     return _has_gpu(node) and not node.host.gpu_is_discrete
 
 
-def _no_earlyoom(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def no_earlyoom(node: NodeFacts) -> Iterator[Seen]:
+    """The kernel's OOM killer acts too late if the GPU holds the memory: the node hangs first (README of
+    eugr/spark-vllm-docker, MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#193)."""
     if _unified(node) and not node.machine.oom_killers:
         problem = "neither earlyoom, systemd-oomd nor nohang runs: no daemon kills a process before memory runs out"
         yield Seen(problem, "sudo apt-get install earlyoom")
 
 
-NO_EARLYOOM = NodeRule(
-    "NO_EARLYOOM",
-    "The kernel's OOM killer acts too late if the GPU holds the memory: the node hangs first "
-    "(README of eugr/spark-vllm-docker, MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#193).",
-    WARNING,
-    find=_no_earlyoom,
-)
-
-
-def _oom_score(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def oom_score(node: NodeFacts) -> Iterator[Seen]:
+    """A node whose sshd or dockerd was killed cannot be repaired over SSH."""
     for daemon, score in sorted(node.machine.oom_score.items()):
         if score >= 0:
             unit = {"sshd": "ssh"}.get(daemon, "docker")
@@ -306,28 +278,20 @@ def _oom_score(node: NodeFacts) -> Iterator[Seen]:
             yield Seen(problem, f"sudo systemctl edit {unit}: OOMScoreAdjust=-500 under [Service], and restart it")
 
 
-OOM_SCORE = NodeRule(
-    "OOM_SCORE", "A node whose sshd or dockerd was killed cannot be repaired over SSH.", WARNING, find=_oom_score
-)
-
-
-def _swap(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def swap(node: NodeFacts) -> Iterator[Seen]:
+    """Under memory pressure, a node with a large swap thrashes instead of killing a process: keep swap small or off,
+    and run earlyoom (README of eugr/spark-vllm-docker)."""
     swap_gib = node.machine.swap_gib
     if _unified(node) and swap_gib is not None and swap_gib > SWAP_GIB:
         problem = f"swap has {swap_gib:.1f} GiB, expected up to {SWAP_GIB:g}"
         yield Seen(problem, "sudo swapoff --all, and remove its line from /etc/fstab")
 
 
-SWAP = NodeRule(
-    "SWAP",
-    "Under memory pressure, a node with a large swap thrashes instead of killing a process: keep swap small or off, "
-    "and run earlyoom (README of eugr/spark-vllm-docker).",
-    WARNING,
-    find=_swap,
-)
-
-
-def _page_cache(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING, fix=repairs.drop_pages)
+def page_cache(node: NodeFacts) -> Iterator[Seen]:
+    """CUDA counts the page cache as used on GB10, so a loader can abort although memory is available
+    (MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205, NVIDIA/xr-ai#440)."""
     free, available = node.host.memory_free_gib, node.host.memory_available_gib
     idle = not any(container.running for container in node.containers)
     if not _unified(node) or not node.host.gpu_shares_memory or not idle or free is None:
@@ -338,57 +302,34 @@ def _page_cache(node: NodeFacts) -> Iterator[Seen]:
         yield Seen(problem, step, fixable=True)
 
 
-PAGE_CACHE = NodeRule(
-    "PAGE_CACHE",
-    "CUDA counts the page cache as used on GB10, so a loader can abort although memory is available "
-    "(MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#205, NVIDIA/xr-ai#440).",
-    WARNING,
-    find=_page_cache,
-    fix=repairs.drop_pages,
-)
-
-
-def _no_buildkit(node: NodeFacts) -> Iterator[Seen]:
+@rule()
+def no_buildkit(node: NodeFacts) -> Iterator[Seen]:
+    """Images of sparkops are built with cache mounts and secrets, which only BuildKit has."""
     if not node.host.buildkit:
         yield Seen("Docker has no BuildKit", "sudo apt-get install docker-buildx-plugin (docker-buildx on Debian)")
 
 
-NO_BUILDKIT = NodeRule(
-    "NO_BUILDKIT",
-    "Images of sparkops are built with cache mounts and secrets, which only BuildKit has.",
-    find=_no_buildkit,
-)
-
-
-def _no_live_restore(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def no_live_restore(node: NodeFacts) -> Iterator[Seen]:
+    """dockerd stops every container when it ends with SIGTERM, as in an update of its package: streams are cut, and
+    every model loads again (docs.docker.com, Live restore)."""
     if node.machine.live_restore is False:
         problem = "a restart or an update of Docker stops gateway, guard and engines: live-restore is off"
         step = 'Set "live-restore": true in /etc/docker/daemon.json; sudo systemctl reload docker (nothing stops)'
         yield Seen(problem, step)
 
 
-NO_LIVE_RESTORE = NodeRule(
-    "NO_LIVE_RESTORE",
-    "dockerd stops every container when it ends with SIGTERM, as in an update of its package: streams are cut, and "
-    "every model loads again (docs.docker.com, Live restore).",
-    WARNING,
-    find=_no_live_restore,
-)
 OLDEST_DOCKER = 24
 
 
-def _old_docker(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def docker_old(node: NodeFacts) -> Iterator[Seen]:
+    """sparkops is tested with Docker Engine 26; its builds and copies need BuildKit's streams."""
     if int(node.docker.split(".")[0]) < OLDEST_DOCKER:
         step = f"sudo apt-get install --only-upgrade docker-ce: version {OLDEST_DOCKER} or newer"
         yield Seen(f"Docker Engine is {node.docker}", step)
 
 
-DOCKER_OLD = NodeRule(
-    "DOCKER_OLD",
-    "sparkops is tested with Docker Engine 26; its builds and copies need BuildKit's streams.",
-    WARNING,
-    find=_old_docker,
-)
 NO_MEMORY = "RDMA cannot register memory (ibv_reg_mr: ENOMEM)"
 
 
@@ -399,65 +340,48 @@ def _bad_kernel(node: NodeFacts, begin: str, step: str) -> Iterator[Seen]:
         yield Seen(f"with kernel {kernel} {NO_MEMORY}", step)
 
 
-def _kernel_kho(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def kernel_kho(node: NodeFacts) -> Iterator[Seen]:
+    """NCCL cannot register memory, and exits at start (eugr/spark-vllm-docker#392)."""
     if not node.machine.kho_off:
         step = "Add kho=off to GRUB_CMDLINE_LINUX of /etc/default/grub; sudo update-grub; sudo reboot"
         yield from _bad_kernel(node, "7.0.0-1019", step)
 
 
-KERNEL_KHO = NodeRule(
-    "KERNEL_KHO",
-    "NCCL cannot register memory, and exits at start (eugr/spark-vllm-docker#392).",
-    WARNING,
-    find=_kernel_kho,
-)
-
-
-def _kernel_rdma(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def kernel_rdma(node: NodeFacts) -> Iterator[Seen]:
+    """NCCL cannot register memory, and exits at start; 7.0.0-30 works
+    (MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259)."""
     step = "Boot 7.0.0-30-generic; sudo apt-mark hold linux-image-generic-hwe-24.04"
     yield from _bad_kernel(node, "7.0.0-31-generic", step)
 
 
-KERNEL_RDMA = NodeRule(
-    "KERNEL_RDMA",
-    "NCCL cannot register memory, and exits at start; 7.0.0-30 works "
-    "(MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259).",
-    WARNING,
-    find=_kernel_rdma,
-)
-
-
-def _disk(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def disk(node: NodeFacts) -> Iterator[Seen]:
+    """A build that fills the disk fails, and Docker with it."""
     free = node.host.disk_free_gib
     if free is not None and free < DISK_GIB:
         problem = f"{free:.1f} GiB are free for images; a build needs {DISK_GIB:g}"
         yield Seen(problem, "sparkops prune --dry-run; docker system df lists other data")
 
 
-DISK = NodeRule("DISK", "A build that fills the disk fails, and Docker with it.", WARNING, find=_disk)
-
-
-def _weights_unread(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def weights_unread(node: NodeFacts) -> Iterator[Seen]:
+    """A deploy verifies the weights first, and fails the same way."""
     if isinstance(node.weights, NodeError):
         yield Seen(node.weights.problem, node.weights.next_step or f"sparkops models list --node {node.name}")
 
 
-WEIGHTS_UNREAD = NodeRule(
-    "WEIGHTS_UNREAD",
-    "A deploy verifies the weights first, and fails the same way.",
-    WARNING,
-    find=_weights_unread,
-)
 CACHED = "models--"
 """Prefix of a model's directory in the hub's own cache."""
 
 
-def _weights_twice(node: NodeFacts) -> Iterator[Seen]:
-    """Yield each further copy of a model: in the model directory, and in the hub's own cache of the SSH user.
-
-    Copies are recognized by the recorded model and commit, in the cache by the model alone. A symbolic link is none:
-    the files that it leads to exist once.
-    """
+@rule(WARNING)
+def weights_twice(node: NodeFacts) -> Iterator[Seen]:
+    """Weights of 60 to 80 GB fill the disk (eugr/spark-vllm-docker#262, spark-arena/sparkrun#291)."""
+    # Yield each further copy of a model: in the model directory, and in the hub's own cache of the SSH user. Copies
+    # are recognized by the recorded model and commit, in the cache by the model alone. A symbolic link is none: the
+    # files that it leads to exist once.
     checkpoints = node.weights.checkpoints.values() if isinstance(node.weights, ModelDirectory) else ()
     root, copies, places = model_dir(node.config), defaultdict[tuple[str, str], list[str]](list), set[str]()
     sizes = {f"{root}/{checkpoint.path}": checkpoint.size / GIB for checkpoint in checkpoints}
@@ -484,15 +408,9 @@ def _duplicate(model: str, first: str, copy: str, size_gib: float) -> Seen:
     return Seen(problem, f"If no recipe's model.path or program names it: rm -r {quote(copy)}")
 
 
-WEIGHTS_TWICE = NodeRule(
-    "WEIGHTS_TWICE",
-    "Weights of 60 to 80 GB fill the disk (eugr/spark-vllm-docker#262, spark-arena/sparkrun#291).",
-    WARNING,
-    find=_weights_twice,
-)
-
-
-def _clock(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING, fix=repairs.synchronize_clock)
+def clock(node: NodeFacts) -> Iterator[Seen]:
+    """Timestamps of logs and events cannot be compared, and TLS may refuse certificates."""
     if abs(node.skew_s) > SKEW_S:
         way = "ahead of" if node.skew_s > 0 else "behind"
         problem = f"its clock is {abs(node.skew_s):.0f} s {way} this machine's"
@@ -500,13 +418,6 @@ def _clock(node: NodeFacts) -> Iterator[Seen]:
         yield Seen(problem, step, fixable=True)
 
 
-CLOCK = NodeRule(
-    "CLOCK",
-    "Timestamps of logs and events cannot be compared, and TLS may refuse certificates.",
-    WARNING,
-    find=_clock,
-    fix=repairs.synchronize_clock,
-)
 SHOWN_PACKAGES = 3
 ANOTHER_DAY = (
     "Set build.agent_packages to this day in the inventory: the next deploy replaces the guards, and with "
@@ -514,7 +425,9 @@ ANOTHER_DAY = (
 )
 
 
-def _agent_updates(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def agent_updates(node: NodeFacts) -> Iterator[Seen]:
+    """The image of an agent keeps the packages of the day of its build, also those with known holes."""
     for agent, packages in node.packages.items():
         updates = packages.updates if isinstance(packages, AgentPackages) else ()
         if updates:
@@ -529,27 +442,15 @@ def _shown(items: Sequence[object]) -> str:
     return ", ".join(map(str, items[:SHOWN_PACKAGES])) + (f", and {more} more" if more > 0 else "")
 
 
-AGENT_UPDATES = NodeRule(
-    "AGENT_UPDATES",
-    "The image of an agent keeps the packages of the day of its build, also those with known holes.",
-    WARNING,
-    find=_agent_updates,
-)
-
-
-def _agent_updates_unknown(node: NodeFacts) -> Iterator[Seen]:
+@rule(WARNING)
+def agent_updates_unknown(node: NodeFacts) -> Iterator[Seen]:
+    """Whether Debian has security updates for an agent is unknown."""
     for agent, packages in node.packages.items():
         if isinstance(packages, NodeError):
             problem = f"the packages in {agent} could not be compared with Debian's archive: {packages.problem}"
             yield Seen(problem, "Retry where the node reaches Debian's archive.")
 
 
-AGENT_UPDATES_UNKNOWN = NodeRule(
-    "AGENT_UPDATES_UNKNOWN",
-    "Whether Debian has security updates for an agent is unknown.",
-    WARNING,
-    find=_agent_updates_unknown,
-)
 AGENTS_DIFFER = Kind(
     "AGENTS_DIFFER", "Agents that were built on different days have other packages, and other faults.", WARNING
 )
@@ -573,20 +474,20 @@ AREAS: Mapping[str, Sequence[Kind]] = {
     "access": (UNREACHABLE,),
     "services": (NEEDS_OPERATOR, *WATCHED, GATEWAY_DOWN, GATEWAY_CLOSED, STATUS_FAILED),
     "guards": (GUARD_DOWN, GUARD_SILENT, GUARD_NOT_REACHED, CORDONED, CORDON_UNREAD),
-    "updates": (AGENT_UPDATES, AGENT_UPDATES_UNKNOWN, AGENTS_DIFFER),
-    "GPU": (GPU_SILENT, NO_DRIVER, NO_TOOLKIT, NO_CDI_SPEC, TOOLKIT_OLD, CLOCKS_LOW, DRIVER_590),
-    "open ports": (DOCKER_TCP, firewall.ENGINE_OPEN, firewall.FILTER_MISSING, firewall.FILTER_UNKNOWN),
-    "memory": (MEMORY, NO_EARLYOOM, OOM_SCORE, SWAP, PAGE_CACHE),
-    "Docker": (NO_BUILDKIT, NO_LIVE_RESTORE, DOCKER_OLD),
+    "updates": (agent_updates, agent_updates_unknown, AGENTS_DIFFER),
+    "GPU": (gpu_silent, no_driver, no_toolkit, no_cdi_spec, toolkit_old, clocks_low, driver_590),
+    "open ports": (docker_tcp, firewall.ENGINE_OPEN, firewall.FILTER_MISSING, firewall.FILTER_UNKNOWN),
+    "memory": (memory, no_earlyoom, oom_score, swap, page_cache),
+    "Docker": (no_buildkit, no_live_restore, docker_old),
     "network": (
         *(links.LINK_DOWN, checks.NO_RDMA, checks.NO_UVERBS, links.NO_GID, checks.NO_ANSWER, links.SAME_ADDRESS),
-        *(links.SUBNET, links.FABRIC_NAMED, environment.ENVIRONMENT, links.MTU, checks.MTU_PATH, KERNEL_KHO),
-        *(KERNEL_RDMA, links.SAME_SUBNET, links.NO_PEER, links.CROSSED, links.HALF_PORT, checks.SLOW_LINK, FIRMWARE),
+        *(links.SUBNET, links.FABRIC_NAMED, environment.ENVIRONMENT, links.MTU, checks.MTU_PATH, kernel_kho),
+        *(kernel_rdma, links.SAME_SUBNET, links.NO_PEER, links.CROSSED, links.HALF_PORT, checks.SLOW_LINK, FIRMWARE),
         checks.NO_PING,
     ),
-    "disk": (DISK, WEIGHTS_UNREAD, WEIGHTS_TWICE),
+    "disk": (disk, weights_unread, weights_twice),
     "versions": (DRIVERS, KERNELS),
-    "clock": (CLOCK,),
+    "clock": (clock,),
     "hub": (HUB_LOGIN,),
 }
 """Every kind by area; areas and kinds with the most urgent first."""

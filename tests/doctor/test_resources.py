@@ -32,7 +32,7 @@ def model(path: str, commit: str = COMMIT, steps: str | None = None) -> Checkpoi
 
 
 def test_a_second_directory_of_the_same_commit_is_named_with_its_size(tmp_path: Path) -> None:
-    [finding] = rules.WEIGHTS_TWICE.findings(holding(tmp_path, model("q"), model("q-copy")))
+    [finding] = rules.weights_twice.findings(holding(tmp_path, model("q"), model("q-copy")))
 
     assert finding.code == "WEIGHTS_TWICE"
     assert finding.problem == f"{MODEL} exists twice: /srv/models/q and /srv/models/q-copy (0.0 GiB)"
@@ -43,7 +43,7 @@ def test_a_second_directory_of_the_same_commit_is_named_with_its_size(tmp_path: 
 def test_the_hub_s_own_cache_is_a_second_copy(tmp_path: Path) -> None:
     cache = f"{CACHE}/models--Intel--Qwen3.5"
 
-    [finding] = rules.WEIGHTS_TWICE.findings(holding(tmp_path, model("q"), cache=cache))
+    [finding] = rules.weights_twice.findings(holding(tmp_path, model("q"), cache=cache))
 
     assert finding.problem == f"{MODEL} exists twice: /srv/models/q and {cache} (62.4 GiB)"
 
@@ -58,7 +58,7 @@ def test_the_hub_s_own_cache_is_a_second_copy(tmp_path: Path) -> None:
     ],
 )
 def test_other_weights_are_no_copy(tmp_path: Path, held: tuple[Checkpoint, ...]) -> None:
-    assert [*rules.WEIGHTS_TWICE.findings(holding(tmp_path, *held, cache=f"{CACHE}/models--other--model"))] == []
+    assert [*rules.weights_twice.findings(holding(tmp_path, *held, cache=f"{CACHE}/models--other--model"))] == []
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_the_files_behind_a_link_are_no_copy_to_remove(tmp_path: Path, paths: tu
     held = [replace(model(path), place=place) for path in paths]
     cache = f"{CACHE}/models--Intel--Qwen3.5" if place.startswith(CACHE) else ""
 
-    assert [*rules.WEIGHTS_TWICE.findings(holding(tmp_path, *held, cache=cache))] == []
+    assert [*rules.weights_twice.findings(holding(tmp_path, *held, cache=cache))] == []
 
 
 def test_weights_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
     unread = replace(holding(tmp_path), weights=NodeError("a", "/srv/models: Permission denied"))
 
-    [finding] = rules.WEIGHTS_UNREAD.findings(unread)
+    [finding] = rules.weights_unread.findings(unread)
 
     assert (finding.code, finding.problem) == ("WEIGHTS_UNREAD", "/srv/models: Permission denied")
     assert finding.next_step == "sparkops models list --node a"
