@@ -12,7 +12,7 @@ import typer
 from sparkops.agents import agents
 from sparkops.cli.images import make_hub, make_order
 from sparkops.cli.intents import Options, conclude, leading_guard, plan_options
-from sparkops.cli.named import find_recipe, load_fleet, load_recipe
+from sparkops.cli.named import load_fleet, load_recipe
 from sparkops.cli.options import (
     ALLOW_DOWNTIME,
     BLUE_GREEN,
@@ -30,7 +30,7 @@ from sparkops.cli.options import (
 )
 from sparkops.cli.progress import progress
 from sparkops.cli.terminal import data, data_json, say
-from sparkops.config import assets, recipe_file
+from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
@@ -40,7 +40,7 @@ from sparkops.deploy.plan import DeployOptions, Plan
 from sparkops.deploy.preview import Draft
 from sparkops.deploy.provision import missing, provision, ready_agents
 from sparkops.engines import ENGINES
-from sparkops.errors import Busy, SparkopsError, UsageError
+from sparkops.errors import Busy, SparkopsError
 from sparkops.gateway.image import Service
 from sparkops.guard_client.following import Following
 from sparkops.images import arguments
@@ -58,33 +58,20 @@ def fit(
     context: typer.Context,
     recipe: RECIPE,
     node: NODES = None,
-    memory: Annotated[
-        float | None,
-        typer.Option(
-            min=1.0, metavar="GIB", help="Ask no node, and assume an empty Spark of GIB of memory, such as 121.7"
-        ),
-    ] = None,
     set_: SET = None,
     json: JSON = False,
 ) -> None:
     """Predict a recipe's memory use on its nodes
 
-    Reads config.json and safetensors headers on each node, or the recipe's lock. Starts nothing. With --memory the lock
-    is enough, without an inventory. Exit code 1 if the recipe does not fit, 5 if its memory is unknown.
+    Reads config.json and safetensors headers on each node, or the recipe's lock. Starts nothing. Exit code 1
+    if the recipe does not fit, 5 if its memory is unknown.
 
     Example: sparkops fit 122b-autoround --node spark-1
     """
-    outcomes: Mapping[str, Fit | SparkopsError]
-    if memory is None:
-        fleet = load_fleet(context.obj)
-        loaded = load_recipe(recipe, fleet, set_ or ())
-        with connect(fleet, node or loaded.nodes) as connected:
-            outcomes = fitting.fits(connected, loaded)
-    elif node:
-        raise UsageError("--memory asks no node, and --node names one", next_step="Leave out one of them.")
-    else:
-        loaded = recipe_file.load(find_recipe(recipe), set_=set_ or ())
-        outcomes = {"": fitting.on_spark(loaded, memory)}
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet, set_ or ())
+    with connect(fleet, node or loaded.nodes) as connected:
+        outcomes = fitting.fits(connected, loaded)
     known = [outcome for outcome in outcomes.values() if isinstance(outcome, Fit)]
     if json:
         data_json({"recipe": loaded.name, "nodes": list(map(as_json, known))})

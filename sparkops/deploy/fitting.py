@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import lock_file
 from sparkops.deploy.observe import containers
 from sparkops.docker.commands import model_dir
-from sparkops.docker.facts import Container
 from sparkops.docker.places import CONTAINER
 from sparkops.engines.calculators import CALCULATORS
 from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
@@ -20,7 +19,6 @@ from sparkops.memory.fit import Fit, Measured
 from sparkops.memory.pools import room
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected
-from sparkops.nodes.host import HostFacts
 from sparkops.nodes.member import Member
 from sparkops.startup import estimate
 from sparkops.startup.estimate import Started
@@ -47,21 +45,6 @@ def fits(connected: Connected, recipe: Recipe) -> dict[str, Fit | SparkopsError]
     return connected.on_each(lambda member: _fit(member, recipe))
 
 
-def on_spark(recipe: Recipe, memory_gib: float) -> Fit:
-    """Return what the recipe takes on a Spark of so many GiB on which nothing runs, from its lock alone.
-
-    Raises PlanRefused, also for a lock without the model's checkpoint.
-    """
-    _require_rules(recipe)
-    described = _of_lock(recipe)
-    if described is None:
-        problem = f"{lock_file(recipe.file)}: checkpoint: memory unknown: no description of {recipe.model.id}"
-        step = f"sparkops lock {recipe.name} --node NODE --update, where NODE has the model"
-        raise PlanRefused(problem, next_step=step)
-    facts = HostFacts("aarch64", 0.0, memory_gib, memory_gib, gpu_model="NVIDIA GB10")
-    return _computed(recipe, described, f"a Spark of {memory_gib:g} GiB", facts, (), None)
-
-
 def _require_rules(recipe: Recipe) -> None:
     if recipe.engine not in CALCULATORS:
         computed = " and ".join(CALCULATORS)
@@ -74,22 +57,12 @@ def _fit(member: Member, recipe: Recipe) -> Fit:
     facts, running = host.parse(member.node.run(host.FREE).stdout), containers(member)
     described = _description(member, recipe)
     last, problem = _last_start(member, recipe)
-    return replace(_computed(recipe, described, member.name, facts, running, last), note=problem)
-
-
-def _computed(
-    recipe: Recipe,
-    described: Description,
-    node: str,
-    facts: HostFacts,
-    running: Sequence[Container],
-    last: Measured | None,
-) -> Fit:
     try:
-        return fit.fit(recipe, described, room(node, recipe, facts, running), last)
+        computed = fit.fit(recipe, described, room(member.name, recipe, facts, running), last)
     except ValueError as error:
         step = f"Change it in {recipe.name}, or measure a start and set memory.claim_gib."
-        raise PlanRefused(f"{node}: memory unknown: {error}", next_step=step) from error
+        raise PlanRefused(f"{member.name}: memory unknown: {error}", next_step=step) from error
+    return replace(computed, note=problem)
 
 
 def _last_start(member: Member, recipe: Recipe) -> tuple[Measured | None, str]:

@@ -97,35 +97,3 @@ def test_a_lock_stands_in_for_the_model(sparkops: Sparkops, root: Path) -> None:
     assert ran.code == 0
     assert "2 full attention (q.lock)" in ran.out
     assert "weights       1.0 GiB per rank" in ran.out
-
-
-def test_a_lock_is_enough_where_no_node_is_asked(sparkops: Sparkops, root: Path) -> None:
-    lock_model(root)
-    (root / "inventory.yaml").unlink()
-
-    ran = sparkops("fit", "q.yaml", "--memory", "121.7")
-
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("a Spark of 121.7 GiB: fits an empty node\n  model         2 full attention (q.lock)\n")
-
-    ran = sparkops("fit", "q.yaml", "--memory", "5")
-
-    assert (ran.code, ran.err[:8]) == (1, "  next: ")
-    assert ran.out.startswith("a Spark of 5 GiB: ")
-
-
-def test_a_lock_without_the_model_is_not_enough(sparkops: Sparkops, root: Path) -> None:
-    (root / "inventory.yaml").unlink()
-
-    ran = sparkops("fit", "q.yaml", "--memory", "121.7", "--json")
-
-    assert ran.code == 5
-    assert "q.lock: checkpoint: memory unknown: no description of org/q" in ran.err
-    assert "sparkops lock q --node NODE --update, where NODE has the model" in ran.err
-
-
-def test_a_named_node_is_asked_for_its_memory(sparkops: Sparkops, root: Path) -> None:  # noqa: ARG001 - its recipe
-    ran = sparkops("fit", "q.yaml", "--memory", "121.7", "--node", "here")
-
-    assert ran.code == 2
-    assert "--memory asks no node, and --node names one" in ran.err
