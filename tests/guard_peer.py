@@ -26,7 +26,7 @@ from sparkops.swap import wire
 from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
 from sparkops.swap.intents import Intent, NothingToDo, Refused, accept
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.orders import traffic
 
@@ -46,7 +46,9 @@ class Peer:
     def reply(self, line: str) -> str:
         """The line that replies to a request."""
         with ALONE:
-            return self._reply(json.loads(line))
+            request = json.loads(line)
+            assert request.pop("format") == SCHEMA
+            return self._reply(request)
 
     def _reply(self, request: dict[str, Any]) -> str:
         with (self.directory / "asked").open("a") as log:
@@ -59,10 +61,10 @@ class Peer:
             "findings": lambda _: [],
             "starts": lambda request: self.starts(request["service"]),
             "secret": lambda _: None,
-            "key": lambda request: {"key": f"key of {request['node']}"},
+            "key": lambda request: {"key": f"key of {request['node']}", "term": 0},
             "join": lambda _: None,
             "peers": lambda _: None,
-            "lead": self._lead,
+            "lead": lambda _: None,
             "lease": lambda _: None,
             "cordon": lambda _: json.loads(wire.dump(Cordon, self.cordon())),
             "set_cordon": self._set_cordon,
@@ -154,7 +156,6 @@ class Peer:
         target = next(journal.swap.target.heads) if loading and journal and journal.swap else None
         return {
             "journal": json.loads(wire.dump(Journal, journal)) if journal else None,
-            "direct": (self.directory / "direct").exists(),
             "needs_operator": journal.trouble if journal else "",
             "reports": {node: json.loads(wire.dump(Report, report)) for node, report in state.reports.items()},
             "gateway": json.loads(wire.dump(GatewayView, state.gateway)) if state.gateway else None,
@@ -163,13 +164,6 @@ class Peer:
             "why_missing": {},
             "last": len(self.events(request["service"])),
         }
-
-    def _lead(self, request: dict[str, Any]) -> None:
-        """Lead a service, without a gateway where DIRECTORY/direct exists."""
-        if request["direct"]:
-            (self.directory / "direct").touch()
-        else:
-            (self.directory / "direct").unlink(missing_ok=True)
 
     def _take(self, request: dict[str, Any]) -> None:
         for journal in request["journals"]:

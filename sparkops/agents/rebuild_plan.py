@@ -80,12 +80,12 @@ def listed(journals: Iterable[Journal]) -> Iterator[Journal]:
 
 
 def read(reply: Mapping[str, Any]) -> GuardCopies:
-    """Parse a guard's reply to `copies`. Raises WireError where a newer version wrote it."""
+    """Parse a guard's reply to `copies`. Raises an error for one of another form."""
     return GuardCopies(
         leader=reply["leader"],
         journals=tuple(wire.load_value(Journal, parsed) for parsed in reply["journals"]),
         copies=tuple(wire.load_value(Journal, parsed) for parsed in reply["copies"]),
-        term=reply.get("term", 0),  # guards of earlier versions do not send it
+        term=reply["term"],
         heard_ago_s=reply["heard_ago_s"],
         problems=tuple(reply["problems"]),
     )

@@ -73,9 +73,10 @@ def _require_readable(member: Member, agent: Agent, image: str) -> None:
     try:
         member.node.run(agent.check(image))
     except CommandFailed as failed:
-        why = failed.completed.last_lines
-        problem = f"{agent.version.name} not replaced: the new version cannot read its files: {why}"
-        raise NotReady(member.name, problem, next_step="Use the version of sparkops that last deployed.") from failed
+        why, _, step = failed.completed.last_lines.rpartition("\n  next: ")
+        problem = f"{agent.version.name} not replaced: the new version cannot read its files: {why or step}"
+        usual = "Use the version of sparkops that last deployed."
+        raise NotReady(member.name, problem, next_step=step if why else usual) from failed
 
 
 def finish(member: Member, agent: Agent, report: OnEvent) -> bool:

@@ -118,20 +118,11 @@ def _print_nothing(service: str, release: str = "", *, json: bool) -> None:
 def send_stop(fleet: Fleet, service: str, options: Options, *, forget: bool) -> None:
     """Send the intent to stop a service; `forget`: then the one to forget it.
 
-    What an earlier version serves without a gateway is stopped as well, each replica by its own guard. Raises
-    PlanRefused for containers that no guard leads.
+    Raises PlanRefused for containers that no guard leads.
     """
     quiet = replace(options, json=options.json and not forget)
     with _reached(fleet, options.wait_s) as operation:
         connected = operation.connected
-        earlier = leads.without_gateway(connected, service, operation.report)
-        for node in earlier:
-            with leading(connected.member(node)) as leader:
-                _send(operation, leader, service, _stopping(service), replace(quiet, json=False))
-        if earlier and fleet.gateway is None:
-            if options.json:
-                data_json({"service": service, **Ending("stopped", DONE).as_json()})
-            return
         with leading(connected.member(operation.node)) as leader:
             if _is_led(operation, leader, service, forgotten=forget):
                 _send(operation, leader, service, _stopping(service), quiet)

@@ -42,7 +42,7 @@ def options(
     no_color: Annotated[bool, typer.Option("--no-color", help="Print without colors, as with NO_COLOR")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every command that runs on a node")] = False,
     version: Annotated[  # noqa: ARG001 - cli/verbs.py has answered
-        bool, typer.Option("--version", help="Print the version, and what is newer in the fleet")
+        bool, typer.Option("--version", help="Print the version")
     ] = False,
 ) -> None:
     """Build, deploy and update LLM servers on NVIDIA DGX Spark."""

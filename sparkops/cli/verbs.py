@@ -12,6 +12,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from sparkops import __version__
+
 
 def light(options: list[Any]) -> list[Any]:
     """Read the global options without pydantic, which Typer's conversion imports, and show arguments by name alone."""
@@ -126,7 +128,7 @@ class Verbs(TyperGroup):
         """Parse the options of all verbs. --version ends the program here, as it needs --inventory wherever it is."""
         rest: list[str] = super().parse_args(ctx, args)
         if ctx.params.get("version") and not ctx.resilient_parsing:
-            import_module("sparkops.cli.version").show(ctx.params["inventory"])
+            typer.echo(f"sparkops {__version__}")
             ctx.exit()
         return rest
 

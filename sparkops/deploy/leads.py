@@ -1,4 +1,4 @@
-"""Which guard leads a service: the one beside the gateway. What an earlier version left without one is named."""
+"""Which guard leads a service: the one beside the gateway."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sparkops.guard_client.leader import GuardConnection, Leader, connect_guard
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
 from sparkops.swap.journal import Journal
 
 
@@ -28,17 +27,6 @@ def state_on(member: Member, service: str) -> ServiceState | None:
     """Return the same over a stream of its own."""
     with connect_guard(member) as opened:
         return state_by(member, opened, service)
-
-
-def without_gateway(connected: Connected, service: str, report: OnEvent) -> list[str]:
-    """Return the nodes on which an earlier version serves without a gateway. One that cannot be asked is reported."""
-    nodes: list[str] = []
-    for name, state in connected.on_each(lambda member: state_on(member, service)).items():
-        if isinstance(state, SparkopsError):
-            report(Event(name, f"skipped: {state}"))
-        elif state is not None and state.direct and (state.journal.deployments or state.journal.stopping):
-            nodes.append(name)
-    return nodes
 
 
 def known_services(connected: Connected) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -78,21 +66,18 @@ def running(connected: Connected, service: str) -> dict[str, tuple[str, ...]]:
     return {node: names for node, names in named.items() if names}
 
 
-def known(connected: Connected, leader: Leader, service: str, report: OnEvent) -> ServiceState:
+def known(connected: Connected, leader: Leader, service: str) -> ServiceState:
     """Return what the leader knows of a service. Changes nothing.
 
-    Raises PlanRefused where the service is deployed by another leader, or without a gateway: its port is not free.
+    Raises PlanRefused where the service is deployed by another leader.
     """
     name = leader.node.name
     asked = leader.state(service) if connected.member(name).engine.container(CONTAINER) else None
     state = asked if asked and asked.journal.revision else None
-    if state and state.journal.leader == name and not state.direct:
+    if state and state.journal.leader == name:
         return state
-    if state and state.journal.deployments and not state.direct:
+    if state and state.journal.deployments:
         raise _led_by(connected, service, state.journal.leader)
-    if nodes := without_gateway(connected, service, report):
-        problem = f"{service} serves without a gateway on {' and '.join(nodes)}, by an earlier version of sparkops"
-        raise PlanRefused(problem, next_step=f"sparkops stop {service}, then deploy it again")
     return ServiceState(Journal(service, name), promoted=asked.promoted if asked else ())
 
 
@@ -108,9 +93,9 @@ def lead(connected: Connected, leader: Leader, service: str) -> None:
     """Let the guard beside the gateway lead a service that another one has led. Raises PlanRefused while it runs."""
     state, gateway = leader.state(service), leader.node.name
     newer = any(report.kept > state.journal.position for report in state.reports.values())
-    if state.journal.revision and not state.direct and not newer:
+    if state.journal.revision and not newer:
         return
     copies = [state.journal for state in connected.all(lambda member: state_on(member, service)).values() if state]
     others = [copy for copy in copies if copy.leader != gateway]
-    if others or state.direct:
+    if others:
         leader.lead(service, others)

@@ -138,7 +138,7 @@ def _named(release: Release, options: DeployOptions) -> tuple[str, ...]:
 
 
 def _known(operation: Operation, leader: Leader, service: str) -> ServiceState:
-    return leads.known(operation.connected, leader, service, operation.report)
+    return leads.known(operation.connected, leader, service)
 
 
 def prepare(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> Draft | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from sparkops import __version__
 from sparkops.command import Command
 from sparkops.doctor.facts import MachineFacts
-from sparkops.guard_client.newer import WRITTEN
 from sparkops.network.facts import NodeFabric
 from sparkops.nodes.host import HostFacts
 
@@ -34,7 +33,7 @@ PLAIN = re.compile(r"[\w./][\w./-]*")
 SHARED = ("user", "port", "ssh_key", "model_dir", "gpu")
 """Keys of a node that `defaults` may state for all."""
 HEAD = f"""\
-{WRITTEN}{__version__}.
+# Written by sparkops {__version__}.
 # The nodes of your fleet. Every key: docs/inventory.md, or `sparkops schema inventory`.
 known_hosts: known_hosts        # pinned SSH host keys, by node
 """

@@ -9,6 +9,7 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.names import Slot, backend, waiting
+from sparkops.swap.wire import require_format
 
 NONE = "-"
 IDLE = {"MAINT", "DRAIN", "DOWN"}
@@ -92,8 +93,6 @@ class GatewayFacts:
     certificate: str = ""
     """SHA-256 fingerprint of the certificate; empty without one."""
     problem: str = ""
-    probes: bool = False
-    """Whether it has a socket for the guard's requests; one of an earlier version has none."""
 
     @property
     def drift(self) -> tuple[tuple[str, str], ...]:
@@ -102,19 +101,19 @@ class GatewayFacts:
 
 
 def parse_gateway(text: str) -> GatewayFacts:
-    """Parse the output of SHOW. Raises ValueError for other text."""
+    """Parse the output of SHOW. Raises OtherFormat, and ValueError for other text."""
     try:
         shown = foreign.loads(text)
+        require_format("the gateway", shown["format"])
         running = shown["haproxy"] or {"map": "", "releases": "", "processes": "", "statistics": {}}
         workers = _workers(running)
         return GatewayFacts(
             services={name: _service(name, shown, running, workers) for name in shown["ports"]},
             files=shown["files"],
             loaded=shown["loaded"],
-            keys=frozenset(shown.get("keys", ())),  # a gateway of an earlier version has neither, and is replaced
-            certificate=shown.get("certificate", ""),
+            keys=frozenset(shown["keys"]),
+            certificate=shown["certificate"],
             problem=shown["problem"],
-            probes=shown.get("probes", False),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"unexpected output of the gateway: {error!r} in {text[:200]!r}") from None
@@ -161,7 +160,7 @@ def _service(
         for slot in Slot
     }
     file, runtime = (_rows(text).get(name, "") for text in (shown["map"], running["map"]))
-    aliases = tuple(shown.get("aliases", {}).get(name, ()))  # a gateway of an earlier version has none
+    aliases = tuple(shown["aliases"].get(name, ()))
     own_port = shown["ports"][name]
     port, path = (own_port, "") if own_port else (shown["port"], f"/{name}")
     return ServiceFacts(name, port, file, runtime, slots, _hold(name, shown), aliases, path)
@@ -169,7 +168,7 @@ def _service(
 
 def _hold(service: str, shown: Mapping[str, Any]) -> HoldFacts | None:
     """Return the hold of a service with the figures of the waiting room, zeros if it does not reply."""
-    hold = shown.get("holds", {}).get(service)  # a gateway of an earlier version has none
+    hold = shown["holds"].get(service)
     if hold is None:
         return None
     room = (shown.get("room") or {}).get(service, {})

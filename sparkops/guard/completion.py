@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from math import inf
 from typing import Any
 
 from sparkops.config.serve import Task
-from sparkops.names import Slot
 from sparkops.nodes.http import MOST_BYTES
 from sparkops.smoke.openai import SHOWN_ERROR, shown
 from sparkops.swap.model import Answer
 
-CONNECT_S, ANSWER_S = 2.0, 10.0
+ANSWER_S = 10.0
 MOST_GOT = 1000  # characters of a failure that are kept with a release
 FAILURES = 3  # in a row: a release does not answer
 IDLE_S, BUSY_S = 10.0, 1.0  # between two completions of a release that answers; of another one, or during a swap
 COMPLETIONS = "/v1/chat/completions"
 PATHS: Mapping[Task, str] = {"chat": COMPLETIONS, "embedding": "/v1/embeddings", "rerank": "/v1/rerank"}
 """By task: the path of the request that tests a release."""
-TOKEN_HEADER, SLOT_HEADER, RELEASE_HEADER = "x-sparkops-preview", "x-sparkops-slot", "x-sparkops-release"
 
 
 class Completion(StrEnum):
@@ -112,14 +108,14 @@ def parse_reply(line: Mapping[str, Any]) -> CompletionReply:
         raise ValueError(f"unexpected reply of the gateway: {error!r}") from None
 
 
-def judge(reply: CompletionReply, release: str, answer_s: float = ANSWER_S, path: str = COMPLETIONS) -> CompletionEnd:
+def judge(reply: CompletionReply, release: str, path: str = COMPLETIONS) -> CompletionEnd:
     """Judge a reply to a request for `release` at `path`.
 
     A gateway that takes no request, closes its connection or refuses the client shows nothing about the release. A 503
     of its own does: no server of the slot takes a connection.
     """
     if reply.failure:
-        return _unanswered(reply, answer_s, path)
+        return _unanswered(reply, path)
     if reply.status == HTTPStatus.TOO_MANY_REQUESTS and not reply.release:
         return CompletionEnd(Completion.CLOSED)
     if reply.size > MOST_BYTES:
@@ -132,9 +128,9 @@ def judge(reply: CompletionReply, release: str, answer_s: float = ANSWER_S, path
     return CompletionEnd(Completion.WRONG, f"{path}: HTTP {reply.status}{of}: {text}"[:MOST_GOT])
 
 
-def _unanswered(reply: CompletionReply, answer_s: float, path: str) -> CompletionEnd:
+def _unanswered(reply: CompletionReply, path: str) -> CompletionEnd:
     if reply.failure is RequestFailure.LATE:
-        return CompletionEnd(Completion.LATE, f"{path}: no answer within {answer_s:g} s")
+        return CompletionEnd(Completion.LATE, f"{path}: no answer within {ANSWER_S:g} s")
     if reply.failure in (RequestFailure.UNREACHED, RequestFailure.UNANSWERED):
         return CompletionEnd(Completion.CLOSED)
     return CompletionEnd(Completion.WRONG, f"{path}: the connection broke: {reply.why}"[:MOST_GOT])
@@ -148,80 +144,3 @@ def body(service: str, task: Task = "chat") -> str:
         return json.dumps({"model": service, "query": "1", "documents": ["1"]})
     message = {"role": "user", "content": "1"}
     return json.dumps({"model": service, "messages": [message], "max_tokens": 1, "temperature": 0})
-
-
-@dataclass(frozen=True)
-class CompletionRequest:
-    """A completion of one token to a port, within `answer_s`. `port` is the service's own; `encrypted`: it speaks TLS.
-
-    It goes through a gateway of an earlier version, with the limits of every client of its address: later ones have a
-    way for the guard (`probe`).
-    """
-
-    service: str
-    port: int
-    release: str
-    slot: Slot
-    token: str
-    encrypted: bool = False
-    answer_s: float = ANSWER_S
-    path: str = ""
-    """Prefix of the request's path: /SERVICE where the port is that of the one address."""
-    task: Task = "chat"
-
-    def send(self) -> CompletionEnd:
-        """Send it and judge the response."""
-        return judge(self._reply(), self.release, self.answer_s, PATHS[self.task])
-
-    def _reply(self) -> CompletionReply:
-        connection = self._connection()
-        try:
-            connection.connect()
-        except ssl.SSLEOFError as error:
-            return CompletionReply(RequestFailure.UNANSWERED, str(error))
-        except ssl.SSLError as error:
-            return CompletionReply(RequestFailure.BROKEN, str(error))
-        except OSError as error:
-            return CompletionReply(RequestFailure.UNREACHED, str(error))
-        return self._exchange(connection)
-
-    def _exchange(self, connection: HTTPConnection) -> CompletionReply:
-        try:
-            connection.sock.settimeout(self.answer_s)
-            headers = {"Content-Type": "application/json", TOKEN_HEADER: self.token, SLOT_HEADER: self.slot.value}
-            connection.request("POST", self.path + PATHS[self.task], body(self.service, self.task), headers)
-            response = connection.getresponse()
-        except TimeoutError as error:
-            return CompletionReply(RequestFailure.LATE, str(error))
-        except ConnectionError as error:
-            return CompletionReply(RequestFailure.UNANSWERED, repr(error))
-        except (OSError, HTTPException) as error:
-            return CompletionReply(RequestFailure.BROKEN, repr(error))
-        else:
-            return _read(response)
-        finally:
-            connection.close()
-
-    def _connection(self) -> HTTPConnection:
-        """Return a connection to this very node, where the name in the certificate does not matter."""
-        if not self.encrypted:
-            return HTTPConnection("127.0.0.1", self.port, timeout=CONNECT_S)
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return HTTPSConnection("127.0.0.1", self.port, timeout=CONNECT_S, context=context)
-
-
-def _read(response: HTTPResponse) -> CompletionReply:
-    try:
-        content = response.read(MOST_BYTES + 1)
-    except TimeoutError as error:
-        return CompletionReply(RequestFailure.LATE, str(error))
-    except (OSError, HTTPException) as error:
-        return CompletionReply(RequestFailure.BROKEN, repr(error))
-    if response.length and len(content) <= MOST_BYTES:
-        return CompletionReply(RequestFailure.BROKEN, f"{response.length} bytes of the body did not come")
-    release = response.headers.get(RELEASE_HEADER, "")
-    return CompletionReply(
-        RequestFailure.NONE, "", response.status, release, content.decode(errors="replace"), len(content)
-    )

@@ -24,7 +24,7 @@ BLOCK = 4096  # no block of the disk belongs to two slots, so a torn write damag
 
 
 class Unreadable(SparkopsError):
-    """A file that is damaged or of a newer version. It is left as it is."""
+    """A file that is damaged or of another format. It is left as it is."""
 
     exit_code = NeedsOperator.exit_code
 

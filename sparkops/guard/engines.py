@@ -218,13 +218,11 @@ class Engines:
         if not spec.ray:
             return None
         release = spec.rank(rank.node).release
-        names = engine_spec.token_names(release.id, spec.slot, spec.token)
-        kept = [token for name in names if (token := self.secret(release.service, name)) is not None]
-        for token in kept:
-            if engine_spec.token_digest(token) == spec.token:
-                return token
-        problem = "the Ray token on this node belongs to another deploy" if kept else "no Ray token on this node"
-        raise NotReady(self.node.name, f"{problem}: deploy again")
+        name = engine_spec.token_name(release.id, spec.slot, spec.token)
+        token = self.secret(release.service, name)
+        if token is None:
+            raise NotReady(self.node.name, "no Ray token on this node: deploy again")
+        return token
 
     def _create_with(self, token: bytes, command: Command, container: str) -> None:
         """Name the container once its token is in it: without, it must not be taken for a created one after a crash."""

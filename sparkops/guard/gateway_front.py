@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from ipaddress import ip_address
 from math import inf
 
@@ -24,7 +23,6 @@ from sparkops.guard.completion import (
     PATHS,
     Completion,
     CompletionEnd,
-    CompletionRequest,
     ReleaseHealth,
     body,
     judge,
@@ -41,11 +39,11 @@ from sparkops.nodes.streams import LineStream, SharedStream
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.model import Answer, Deployment
+from sparkops.swap.wire import OtherFormat
 
 SHOWN_S = 0.9  # most age of the gateway's state during a swap
 SHOWN_IDLE_S = 9.9  # most age of the gateway's state while all releases answer
 REPLY_S = 5.0
-CERTIFICATE = "tls.pem"  # among the gateway's files where it speaks TLS
 
 
 @dataclass
@@ -53,7 +51,6 @@ class GatewayContainer:
     """Reads and changes the gateway's container. `read_s`: when it was read last, by `clock`."""
 
     node: Node
-    token: str = ""
     facts: GatewayFacts | None = None
     read_s: float = -inf
     clock: Callable[[], float] = time.monotonic
@@ -78,7 +75,7 @@ class GatewayContainer:
         """Read by the stream, or by a command where it has ended: the gateway may have been replaced."""
         try:
             facts = parse_gateway(self.printed() or self.node.run(commands.SHOW).stdout)
-        except (CommandFailed, ConnectionLost, ValueError):
+        except (CommandFailed, ConnectionLost, OtherFormat, ValueError):
             return None
         return None if facts.problem else facts
 
@@ -101,15 +98,9 @@ class GatewayContainer:
         limits = {"answer_s": ANSWER_S, "most": MOST_BYTES}
         try:
             reply = self.probes.request({**place, "body": body(service, task), **limits}, ANSWER_S + REPLY_S)
-            return judge(parse_reply(reply), deployment.release, path=PATHS[task])
+            return judge(parse_reply(reply), deployment.release, PATHS[task])
         except (OSError, ValueError):
             return CompletionEnd(Completion.CLOSED)
-
-    def preview_token(self, *, fresh: bool = False) -> str:
-        """Return the token of requests to a slot through a gateway without probes. Raises CommandFailed."""
-        if fresh or not self.token:
-            self.token = self.node.run(commands.TOKEN).stdout.strip()
-        return self.token
 
 
 @dataclass
@@ -147,7 +138,7 @@ class GatewayFront:
         pointed = [item for item in deployments if is_pointed(service, item)]
         self.releases = {item: self.releases.get(item, ReleaseHealth()) for item in pointed}
         for deployment, health in self.releases.items():
-            self._test(health, service, deployment, swapping=swapping)
+            self._test(health, deployment, swapping=swapping)
         answers = self.baking.judged({item.slot: self.releases[item].answer for item in pointed}, baked)
         failures = {item.slot: health.got for item, health in self.releases.items() if health.answer is Answer.NO}
         if baked and self.baking.verdict:
@@ -161,7 +152,7 @@ class GatewayFront:
             open={item.slot: open_ for item in pointed if (open_ := service.slots[item.slot].sessions) is not None},
         )
 
-    def _test(self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment, *, swapping: bool) -> None:
+    def _test(self, health: ReleaseHealth, deployment: Deployment, *, swapping: bool) -> None:
         """Learn the result of the last completion, and send the next one when it is due."""
         if health.pending is not None:
             if not health.pending.done():
@@ -172,24 +163,10 @@ class GatewayFront:
         if self.clock() < health.next_s:
             return
         try:
-            health.pending = self.executor.submit(self._completion(health, service, deployment))
-        except (CommandFailed, ConnectionLost):
-            pass
+            health.pending = self.executor.submit(self.gateway.probe, self.service, deployment)
         except RuntimeError as error:  # no thread can be started; as an error of ours it would end the lead
             health.next_s = self.clock() + health.interval_s(swapping=swapping)
             self.log(f"{self.service}: {deployment.release} not asked: {error}")
-
-    def _completion(
-        self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment
-    ) -> Callable[[], CompletionEnd]:
-        """Return what sends a completion: past the limits of clients, if this gateway can. Raises CommandFailed."""
-        facts = self.gateway.facts
-        if facts is not None and facts.probes:
-            return partial(self.gateway.probe, self.service, deployment)
-        token = self.gateway.preview_token(fresh=health.failures > 0)
-        encrypted = facts is not None and CERTIFICATE in facts.files
-        place = (self.service, service.port, deployment.release, deployment.slot)
-        return CompletionRequest(*place, token, encrypted=encrypted, path=service.path, task=task_of(deployment)).send
 
     def execute(self, effect: FrontEffect) -> str:
         """Change the gateway, and return what it printed. Raises SparkopsError."""

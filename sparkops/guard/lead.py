@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from sparkops.errors import SparkopsError
-from sparkops.guard.earlier_front import EarlierFront
 from sparkops.guard.gateway_front import GatewayFront
 from sparkops.guard.notes import RESTART, last_restart_s
 from sparkops.guard.state import State
@@ -25,8 +24,6 @@ from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
 from sparkops.swap.orders import Order, order, traffic
 
-Front = GatewayFront | EarlierFront
-"""The way of clients to a service: the gateway, or its engine alone."""
 PAUSE_S, IDLE_S, FAILED_S = 0.3, 1.0, 2.0
 LONGEST_GAP_S = 5.0  # time in which this process did not run is no time in which requests were sampled
 
@@ -81,7 +78,7 @@ class Lead:
 
     journal: Journal
     state: State
-    front: Front
+    front: GatewayFront
     reports: Callable[[], Mapping[str, Report]]
     contacts: Callable[[], frozenset[str]]
     log: Callable[[str], None]
@@ -284,16 +281,15 @@ class Lead:
             self._look(fresh=True)
             reply = accept(self.journal, intent, self.fleet)
             if isinstance(reply, Journal):
-                if isinstance(intent, Forget) and isinstance(self.front, GatewayFront):
+                if isinstance(intent, Forget):
                     self.front.forget()  # first: a crash in between leaves a stopped service, to be forgotten again
                 self._write(reply)
                 return None
             return reply
 
-    def lead(self, journal: Journal, front: Front) -> None:
-        """Lead by another journal through another front. Raises OSError."""
+    def lead(self, journal: Journal) -> None:
+        """Lead by another journal. Raises OSError."""
         with self.lock:
-            self.front = front
             if journal.revision:
                 self._write(journal)
             self.journal, self.restarted_s = journal, None

@@ -13,10 +13,9 @@ from pydantic import TypeAdapter
 
 from sparkops.errors import Busy, NotReady, PlanRefused
 from sparkops.guard.durable import Unreadable
-from sparkops.guard.earlier_front import EarlierFront
 from sparkops.guard.follower import Follower
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
-from sparkops.guard.lead import Front, Lead
+from sparkops.guard.lead import Lead
 from sparkops.guard.leases import Leases
 from sparkops.guard.membership import Members
 from sparkops.guard.operator_socket import Request
@@ -27,7 +26,7 @@ from sparkops.nodes.node import Node
 from sparkops.nodes.waiting import Waiting
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import Report
-from sparkops.swap.intents import Intent, NothingToDo, Refused, Stop
+from sparkops.swap.intents import Intent, NothingToDo, Refused
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec
 from sparkops.swap.orders import Order
@@ -98,9 +97,7 @@ class Leadership:
         return tuple(
             lead
             for service, lead in tuple(self.leads.items())
-            if (leads or isinstance(lead.front, EarlierFront))
-            and not lead.journal.forgotten
-            and self._known_term(service) <= lead.journal.term
+            if leads and not lead.journal.forgotten and self._known_term(service) <= lead.journal.term
         )
 
     def promoted(self, besides: str) -> Iterator[RankSpec]:
@@ -141,7 +138,7 @@ class Leadership:
     def _intend(self, request: Request) -> dict[str, Any]:
         """Decide on an intent. The first one for a service makes its journal."""
         intent: Intent = INTENT.validate_python(request["intent"])
-        lead = self._leading(request["service"], intent)
+        lead = self._leading(request["service"])
         Waiting(EVENTS_POLL_S, REPLIES_S, self.over).poll(lambda: lead.has_replies(intent), bool)
         with lead.lock:
             holder = self.agents.text
@@ -154,13 +151,10 @@ class Leadership:
         code = (Busy if reply.busy else PlanRefused).exit_code
         return {"result": "refused", "why": reply.why, "code": code, "last": number}
 
-    def _leading(self, service: str, intent: Intent) -> Lead:
+    def _leading(self, service: str) -> Lead:
         with self.lock:
             lead = self.leads.get(service)
-            if lead is None or not isinstance(lead.front, EarlierFront):
-                self.members.require_lead()
-            elif not isinstance(intent, Stop):
-                raise _without_gateway(service)
+            self.members.require_lead()
             if lead is None:
                 peers = tuple(sorted(self.members.own().peers))
                 lead = self._lead(self.state.journal(service) or Journal(service, self.node.name, peers))
@@ -172,7 +166,7 @@ class Leadership:
         lead = Lead(
             journal,
             self.state,
-            self._front(journal),
+            GatewayFront(service, self.gateway),
             lambda: self._reports(service),
             lambda: self._contacts(service),
             self.log,
@@ -183,16 +177,9 @@ class Leadership:
         self.leads[service] = lead  # not before: without a thread it would never act, nor be made again
         return lead
 
-    def _front(self, journal: Journal) -> Front:
-        if self.state.without_gateway(journal.service):
-            return EarlierFront(journal.active.slot if journal.active else None)
-        return GatewayFront(journal.service, self.gateway)
-
     def _take(self, request: Request) -> None:
         """Lead a service from now on. `copies` are journals of other leaders, of which nothing may run any more."""
         service = str(request["service"])
-        if request.get("direct"):  # of an earlier version
-            raise _without_gateway(service)
         copies = [wire.load_value(Journal, copy) for copy in request["copies"]]
         with self.lock:
             peers = tuple(sorted(self.members.own().peers))
@@ -201,7 +188,7 @@ class Leadership:
             journals = [copy for copy in (lead and lead.journal, kept, *copies) if copy and copy.revision]
             newest = max(journals, key=lambda copy: copy.position, default=None)
             same = newest is None or newest.leader == self.node.name
-            if lead and same and not isinstance(lead.front, EarlierFront) and lead.journal.peers == peers:
+            if lead and same and lead.journal.peers == peers:
                 return
             for journal in journals:
                 if journal.deployments or journal.stopping:
@@ -211,11 +198,10 @@ class Leadership:
     def _begin(self, service: str, peers: tuple[str, ...], journals: list[Journal]) -> None:
         """Lead a service without a leader, one term after the last known one."""
         journal = taken(service, journals, self.node.name, peers)
-        self.state.give_gateway(service)
         lead = self.leads.get(service)
         if lead is None:
             lead = self._lead(replace(journal, revision=0))
-        lead.lead(journal, self._front(journal))
+        lead.lead(journal)
 
     def _reports(self, service: str) -> Mapping[str, Report]:
         """Return the reports of the other guards and this node's own."""
@@ -253,13 +239,10 @@ class Leadership:
                 self._require_needed(service, lead, frozenset(peers))
             if self.members.set_peers(peers):
                 for lead in self.leads.values():
-                    if not isinstance(lead.front, EarlierFront):
-                        lead.regroup(tuple(sorted(peers)))
+                    lead.regroup(tuple(sorted(peers)))
 
     def _require_needed(self, service: str, lead: Lead, peers: frozenset[str]) -> None:
         """Raise PlanRefused where a service runs on a node that is not among the peers: nobody would lead it there."""
-        if isinstance(lead.front, EarlierFront):
-            return
         reporting = self.members.reach.reports(service)
         if lost := sorted(needed_nodes(lead.journal, reporting) - peers - {self.node.name}):
             raise unnamed(service, lost[0])
@@ -278,12 +261,6 @@ class Leadership:
         self.over.set()
         self._wake()
         self.members.reach.close()
-
-
-def _without_gateway(service: str) -> PlanRefused:
-    """Return the refusal of all but a stop, of what an earlier version left."""
-    problem = f"{service} serves without a gateway, by an earlier version of sparkops"
-    return PlanRefused(problem, next_step=f"sparkops stop {service}, then deploy it behind the gateway")
 
 
 def _deployed(journal: Journal) -> PlanRefused:

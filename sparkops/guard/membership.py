@@ -16,7 +16,6 @@ from sparkops.guard.messages import derive
 from sparkops.guard.operator_socket import Request
 from sparkops.guard.peers import GuardLink, Reach
 from sparkops.guard.state import Membership, Peer, State
-from sparkops.guard_client import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 
@@ -66,31 +65,13 @@ class Members:
         return derive(membership.key, request["node"]).hex()
 
     def join(self, request: Request) -> None:
-        """Follow a leader: its messages are signed with this key.
-
-        Refused while another leader has a replica on several nodes here that an earlier version deployed without a
-        gateway: it could not stop it any more.
-        """
+        """Follow a leader: its messages are signed with this key."""
         with self.lock:
-            membership = self.own()
-            if membership.leader != request["leader"]:
-                self._require_idle(membership.leader)
             old = self.state.membership()
             new = _following(old, request, self.node)
             if new != old:
                 self.state.write_membership(new)
                 self._renew()
-
-    def _require_idle(self, leader: str) -> None:
-        """Raise PlanRefused where a replica of this leader without a gateway has ranks on several nodes."""
-        for service in self.state.services():
-            journal = self.state.journal(service) if leader == self.node else self.state.record(service).copy
-            if journal is None or journal.leader != leader or not journal.peers:
-                continue
-            if any(engine_spec.of(rank).direct for item in journal.deployments for rank in item.heads):
-                follows = "leads" if leader == self.node else f"follows {leader} for"
-                problem = f"{self.node} {follows} {service}: a guard takes orders from one leader"
-                raise PlanRefused(problem, next_step=f"sparkops stop {service}")
 
     def set_peers(self, peers: Mapping[str, Peer]) -> bool:
         """Lead these other guards; False where it leads them already. Nothing may need the present ones."""
@@ -118,11 +99,11 @@ def _following(old: Membership | None, request: Request, node: str) -> Membershi
     leader = request["leader"]
     former = {**old.former, old.leader: old.key} if old and old.leader != node else {}
     kept = _kept({name: key for name, key in former.items() if name != leader}, request)
-    term = max(request.get("term", 0), old.term if old else 0)
+    term = max(request["term"], old.term if old else 0)
     paths = old.paths if old else None
     if "paths" in request:
         paths = (paths or frozenset()).union(map(str, request["paths"]))
-    return Membership(leader, bytes.fromhex(request["key"]), {}, kept, tuple(request.get("gateway", ())), term, paths)
+    return Membership(leader, bytes.fromhex(request["key"]), {}, kept, tuple(request["gateway"]), term, paths)
 
 
 def _kept(former: Mapping[str, bytes], request: Request) -> dict[str, bytes]:
@@ -148,7 +129,7 @@ class RebuildRequests:
         for service in self.state.services():
             with suppress(Unreadable):  # `copies` reports it; it stops no other service
                 journal = self.state.journal(service)
-                if journal and journal.leader == self.node and not self.state.without_gateway(service):
+                if journal and journal.leader == self.node:
                     terms[service] = journal.term
         return terms
 

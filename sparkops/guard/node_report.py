@@ -30,6 +30,7 @@ from sparkops.nodes.node import Node
 from sparkops.status import node_survey
 from sparkops.status.commands import EVENTS_READ, FORMAT, request
 from sparkops.status.node_survey import Facts
+from sparkops.swap.journal import SCHEMA
 
 REQUESTED_S, IDLE_S = 60.0, 15.0
 """Seconds after a report during which every look samples, and seconds between two samples afterwards."""
@@ -95,7 +96,7 @@ class Sampler:
         """Return what node_survey.survey returns, with the age of each engine's sample in seconds."""
         self._requested_s = self.clock()
         # Before the containers: if a swap ended between the two reads, the engine that it stopped would look unneeded.
-        guard = node_survey.replies(self._reply, EVENTS_READ)
+        guard = node_survey.replies(self._reply, EVENTS_READ, SCHEMA)
         inspects, docker, names = node_survey.containers(str(self._request["label"]))
         samples = self._renew(inspects, OLD_S)
         with self._mutex:

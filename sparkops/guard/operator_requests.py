@@ -9,7 +9,6 @@ from typing import Any
 
 from sparkops.errors import Busy
 from sparkops.guard.durable import Unreadable
-from sparkops.guard.earlier_front import EarlierFront
 from sparkops.guard.engines import reason
 from sparkops.guard.leadership import EVENTS_POLL_S, Leadership
 from sparkops.guard.operator_socket import Request
@@ -35,7 +34,6 @@ def as_json(
     expected = {journal.leader, *journal.peers, *(rank.node for rank in journal.halting)} if journal else set()
     return {
         "journal": wire.plain(Journal, journal) if journal else None,
-        "direct": False,
         "needs_operator": "",
         "reports": {node: wire.plain(Report, report) for node, report in fleet.reports.items()},
         "gateway": wire.plain(GatewayView, fleet.gateway) if fleet.gateway else None,
@@ -78,7 +76,7 @@ class OperatorRequests:
             return {**shown, "needs_operator": trouble}
         progress = {**reach.progress(service), leadership.node.name: leadership.follower.progress(service)}
         shown = as_json(lead.journal, lead.fleet, progress, reach.lost, last, lead.warm_until(), promoted)
-        return {**shown, "needs_operator": trouble or lead.trouble(), "direct": isinstance(lead.front, EarlierFront)}
+        return {**shown, "needs_operator": trouble or lead.trouble()}
 
     def _copy(self, service: str) -> tuple[Journal | None, str]:
         """Return the copy of the journal, and the file that cannot be read, with the way to go on without it."""

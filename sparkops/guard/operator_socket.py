@@ -13,6 +13,7 @@ from typing import Any
 from sparkops import foreign
 from sparkops.errors import SparkopsError
 from sparkops.guard import ask
+from sparkops.swap import wire
 
 SOCKET = Path(ask.SOCKET)
 LINE = 8 * 2**20
@@ -43,6 +44,7 @@ def answer(verbs: Verbs, line: bytes, leases: ConnectionLeases) -> dict[str, Any
         if line in leases.requests:
             return {"ok": None}
         request = foreign.loads(line)
+        wire.require_client(request["format"])
         reply = verbs[request["op"]](request)
         if isinstance(reply, AbstractContextManager):
             leases.add(line, reply)

@@ -117,17 +117,6 @@ class State:
         """Replace a record; it is on the disk on return, whether the disk is full or not. Raises Unreadable."""
         self._write(_StoredRecord, self._service(service) / "record", _StoredRecord(record))
 
-    def without_gateway(self, service: str) -> bool:
-        """Return whether an earlier version has deployed the service without a gateway."""
-        return (self._service(service) / "direct").exists()
-
-    def give_gateway(self, service: str) -> None:
-        """Forget that an earlier version has."""
-        file = self._service(service) / "direct"
-        if file.exists():
-            file.unlink()
-            sync_directory(file.parent)
-
     def add_event(self, service: str, event: Mapping[str, object]) -> int:
         """Append an event and return its number, from 1. It is on the disk on return.
 
@@ -234,7 +223,7 @@ class State:
         return _parsed(Monitored, self.directory / "monitoring.json")
 
     def write_monitored(self, monitored: Monitored | None) -> None:
-        """Replace where this guard serves figures. Versions that serve none ignore the file."""
+        """Replace where this guard serves figures."""
         self._replace("monitoring.json", wire.dump(Monitored, monitored) if monitored else None)
 
     def webhook(self) -> WebhookTarget | None:
@@ -242,7 +231,7 @@ class State:
         return _parsed(WebhookTarget, self.directory / "webhook.json")
 
     def write_webhook(self, target: WebhookTarget | None) -> None:
-        """Replace where this guard sends notices, for its owner only. Versions that send none ignore the file."""
+        """Replace where this guard sends notices, for its owner only."""
         self._replace("webhook.json", wire.dump(WebhookTarget, target) if target else None)
 
     def _replace(self, name: str, data: bytes | None) -> None:
@@ -260,7 +249,7 @@ class State:
         return _parsed(Cordon, self._cordon) or Cordon()
 
     def write_cordon(self, cordon: Cordon) -> None:
-        """Replace the cordon of this node. Versions without cordons ignore the file."""
+        """Replace the cordon of this node."""
         if cordon != Cordon():
             make_directory(self.directory)
             replace_file(self._cordon, wire.dump(Cordon, cordon))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from sparkops import foreign
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
@@ -54,8 +54,6 @@ class EngineSpec(BaseModel):
     """Number of parallel compilers."""
     callers: tuple[str, ...] | None = None
     """IP addresses that may connect to the HTTP port. None: every address; empty: loopback only."""
-    direct: bool = False
-    """Whether an earlier version deployed it without a gateway: clients call the engine itself."""
     seat: Seat | None = None
     """The place of a rank of several in their network."""
     memory_gib: float | None = None
@@ -143,30 +141,15 @@ def token_name(release: str, slot: Slot, digest: str) -> str:
 
     The token comes before the intent, which may be refused: it must not replace that of the engines that serve.
     """
-    return f"{_former_name(release, slot)}-{digest[:NAMED]}"
-
-
-def _former_name(release: str, slot: Slot) -> str:
-    """Return the name of the token in versions that kept one for each release."""
-    return f"ray-{release}-{slot}"
-
-
-def token_names(release: str, slot: Slot, digest: str) -> tuple[str, str]:
-    """Return the names under which a guard may keep a token."""
-    return token_name(release, slot, digest), _former_name(release, slot)
+    return f"ray-{release}-{slot}-{digest[:NAMED]}"
 
 
 def deployed_tokens(deployment: Deployment) -> Iterator[str]:
-    """Yield the names under which the tokens of a deployment may be kept, of a spec of any version."""
+    """Yield the names under which the tokens of a deployment are kept; none for a spec that cannot be read."""
     for rank in deployment.ranks:
-        try:
-            spec = foreign.loads(rank.spec)
-        except ValueError:
-            spec = None
-        digest = spec.get("token") if isinstance(spec, dict) else None
-        if digest:
-            yield token_name(deployment.release, deployment.slot, digest)
-    yield _former_name(deployment.release, deployment.slot)
+        with suppress(ValueError):
+            if token := of(rank).token:
+                yield token_name(deployment.release, deployment.slot, token)
 
 
 def token_digest(token: bytes) -> str:

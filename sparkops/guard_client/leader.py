@@ -23,7 +23,7 @@ from sparkops.nodes.streams import KEEP, LineStream
 from sparkops.nodes.waiting import retry_start
 from sparkops.swap import wire
 from sparkops.swap.intents import Intent
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import SCHEMA, Journal
 
 REPLY_S = 60.0
 """Seconds within which a guard replies, besides the time that a request lets it wait."""
@@ -70,7 +70,7 @@ class GuardConnection:
 
         Raises the guard's refusal with its exit code, or ConnectionLost where no whole reply came.
         """
-        question = json.dumps({"op": op, **words})
+        question = json.dumps({"op": op, "format": SCHEMA, **words})
         with self.mutex:
             line = retry_start(lambda: self._exchange(op, question, REPLY_S + patience_s), cancel=self.node.cancel)
         try:
@@ -119,7 +119,7 @@ class GuardConnection:
         return [*self.read("services", lambda names: wire.load_value(tuple[str, ...], names))]
 
     def state(self, service: str) -> ServiceState:
-        """Return the state of a service. Raises WireError where a newer version wrote it."""
+        """Return the state of a service. Raises WireError for one of another form."""
         return self.read("state", lambda reply: service_state.read(service, self.node.name, reply), service=service)
 
     def starts(self, service: str) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ class GuardConnection:
         self.request("lease", kind=kind, holder=holder)
 
     def cordon(self) -> Cordon:
-        """Return the cordon of the guard's node. Raises WireError where a newer version wrote it."""
+        """Return the cordon of the guard's node. Raises WireError for one of another form."""
         return self.read("cordon", lambda cordon: wire.load_value(Cordon, cordon))
 
     def set_cordon(self, was: Cordon, to: Cordon) -> None:
@@ -191,7 +191,7 @@ class Leader(GuardConnection):
 
     def key_of(self, node: str) -> tuple[str, int]:
         """Return the key (hex) with which orders to a node's guard are signed, and the term of the last rebuild."""
-        return self.read("key", lambda reply: (str(reply["key"]), int(reply.get("term", 0))), node=node)
+        return self.read("key", lambda reply: (str(reply["key"]), int(reply["term"])), node=node)
 
     def set_peers(self, peers: Mapping[str, tuple[str, int]], **settings: Any) -> None:
         """Set addresses and ports of other nodes' guards for the leader.

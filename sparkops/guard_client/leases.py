@@ -10,14 +10,12 @@ import os
 import platform
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 
-from sparkops.errors import Busy, NodeError, NotReady, SparkopsError
+from sparkops.errors import NotReady, SparkopsError
 from sparkops.guard_client.commands import CONTAINER
 from sparkops.guard_client.cordon import Cordon
 from sparkops.guard_client.leader import GuardConnection, connect_guard
-from sparkops.guard_client.replies import is_unknown_request
-from sparkops.guard_client.service_state import ways_out
 from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.nodes.waiting import until_free
@@ -53,47 +51,20 @@ def _lease(member: Member, kind: str, work: str, report: OnEvent, wait_s: float,
         return
     holder = f"{work} by {operator()}"
     with connect_guard(member) as opened:
-        taken = until_free(lambda: _taken(opened, kind, holder), wait_s, member.name, report, member.node.cancel)
-        with _renewed(opened, kind, holder, report, renew_s) if taken else nullcontext():
+        until_free(lambda: opened.lease(kind, holder), wait_s, member.name, report, member.node.cancel)
+        with _renewed(opened, kind, holder, report, renew_s):
             yield
 
 
-def _taken(opened: GuardConnection, kind: str, holder: str) -> bool:
-    """Take a lease; False if the guard's version has no leases and no swap is in progress. Raises Busy, NodeError."""
-    try:
-        opened.lease(kind, holder)
-    except NodeError as error:
-        if not is_unknown_request(error):
-            raise
-    else:
-        return True
-    for service in opened.services():
-        if swap := opened.state(service).swap:
-            problem = f"{opened.node.name}: a swap of {service} to {swap.target.release} is in phase '{swap.phase}'"
-            raise Busy(problem, next_step="\n".join(ways_out(service)))
-    return False
-
-
 def cordon_of(member: Member) -> Cordon:
-    """Return the cordon of a node; an open one without a guard that runs, or where its version has no cordons.
+    """Return the cordon of a node; an open one without a guard that runs.
 
     Raises NodeError, NeedsOperator or WireError where the guard does not reply it.
     """
-    return (kept_cordon(member) if guarded(member) else None) or Cordon()
-
-
-def kept_cordon(member: Member) -> Cordon | None:
-    """Return the cordon that the running guard of a node keeps; None where its version has no cordons.
-
-    Raises NodeError, NeedsOperator or WireError where the guard does not reply it.
-    """
+    if not guarded(member):
+        return Cordon()
     with connect_guard(member) as opened:
-        try:
-            return opened.cordon()
-        except NodeError as error:
-            if not is_unknown_request(error):
-                raise
-            return None
+        return opened.cordon()
 
 
 def require_cordon(member: Member) -> Cordon:
@@ -101,10 +72,7 @@ def require_cordon(member: Member) -> Cordon:
     if not guarded(member):
         step = "docker start sparkops-guard, on the node; before its first deploy a node needs no cordon"
         raise NotReady(member.name, "no guard runs on it, which keeps the cordon", next_step=step)
-    if (kept := kept_cordon(member)) is None:
-        step = "The next deploy replaces it: sparkops deploy RECIPE"
-        raise NotReady(member.name, "its guard is of an earlier version, without cordons", next_step=step)
-    return kept
+    return cordon_of(member)
 
 
 def guarded(member: Member) -> bool:

@@ -12,11 +12,10 @@ from typing import Any
 
 from sparkops.config.inventory import Fleet
 from sparkops.docker.commands import host_paths
-from sparkops.errors import NodeError, PlanRefused
+from sparkops.errors import PlanRefused
 from sparkops.guard_client import leases
 from sparkops.guard_client.commands import PEER_PORT
 from sparkops.guard_client.leader import Leader, connect_guard, leading
-from sparkops.guard_client.replies import is_unknown_request
 from sparkops.nodes import host
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
@@ -25,7 +24,7 @@ from sparkops.nodes.parallel import all_or_raise, on_each
 
 @dataclass(frozen=True)
 class GuardSettings:
-    """What the inventory says to every guard. Guards of an earlier version ignore what they do not know.
+    """What the inventory says to every guard.
 
     `monitoring`: where it serves figures, as `port`, and `digest`, the SHA-256 of the key (hex); None: nowhere.
     `webhook`: where it sends events, as `urls`; None: nowhere.
@@ -101,16 +100,11 @@ def require_leader(connected: Connected, gateway: str) -> None:
 
 
 def _terms(member: Member) -> Mapping[str, int]:
-    """Return the services that a node leads; none for a guard of an earlier version, which is replaced."""
+    """Return the services that a node leads; none without a guard."""
     if not leases.guarded(member):
         return {}
-    try:
-        with connect_guard(member) as opened:
-            return opened.terms()
-    except NodeError as error:
-        if not is_unknown_request(error):
-            raise
-        return {}
+    with connect_guard(member) as opened:
+        return opened.terms()
 
 
 def _join(leader: Leader, member: Member, gateway: Sequence[str], settings: Mapping[str, Any]) -> None:

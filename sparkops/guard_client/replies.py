@@ -12,9 +12,6 @@ from sparkops.swap.wire import WireError
 
 Read = TypeVar("Read")
 
-NOT_UNDERSTOOD = "does not understand"
-"""Part of the reply of a guard of an earlier version, which the next deploy replaces."""
-
 
 def unfit(op: str, line: str, limit: int) -> str:
     """Return why a line is not a reply of at most `limit` characters; empty for a reply."""
@@ -43,11 +40,6 @@ def parsed(node: str, op: str, reply: Any, read: Callable[[Any], Read]) -> Read:
         why = str(error) if isinstance(error, WireError) else repr(error)[:200]
         step = getattr(error, "next_step", "") or f"docker logs {CONTAINER}, on {node}"
         raise WireError(f"{node}: the guard's reply to `{op}` has another form: {why}", next_step=step) from None
-
-
-def is_unknown_request(error: SparkopsError) -> bool:
-    """Return whether a guard of an earlier version has refused a request that it does not know."""
-    return isinstance(error, NodeError) and NOT_UNDERSTOOD in error.problem
 
 
 Record = Mapping[str, Any]

@@ -32,10 +32,8 @@ class ServiceState:
     """By node: why the leader's last exchange with its guard failed."""
     last: int = 0
     """Number of the last event."""
-    direct: bool = False
-    """Whether an earlier version has deployed it without a gateway, so that it can only be stopped."""
     warm_until: float | None = None
-    """When the old release stops that is kept warm, in Unix time; None without one, if late, and of older guards."""
+    """When the old release stops that is kept warm, in Unix time; None without one, and if late."""
 
     promoted: tuple[RankSpec, ...] = ()
     """The ranks of the other services' releases: their guards start them again, so that their memory is taken."""
@@ -57,24 +55,9 @@ class ServiceState:
 
 
 def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
-    """Parse the reply to `state`. Raises WireError for one of a newer version, and other errors for another form."""
-    gateway, journal = reply["gateway"], reply["journal"] or {"service": service, "leader": leader}
-    wire.load_value(Journal, journal)  # its schema may be that of a newer version
-    return wire.load_value(
-        ServiceState, {**reply, "journal": journal, "gateway": _by_slot(gateway) if gateway else None}
-    )
-
-
-def _by_slot(view: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the gateway with its figures by slot: a guard up to 0.2.0 sends them by release."""
-    if "traffic" not in view:
-        return view
-    slots = {release: slot for slot, release in view["slots"].items()}
-    figures = {
-        name: {slots[release]: figure for release, figure in view[name].items() if release in slots}
-        for name in ("answers", "open")
-    }
-    return {**view, **figures, "active": slots.get(view["traffic"])}
+    """Parse the reply to `state`. Raises an error for one of another form."""
+    journal = reply["journal"] or {"service": service, "leader": leader}
+    return wire.load_value(ServiceState, {**reply, "journal": journal})
 
 
 def ways_out(service: str) -> Iterator[str]:

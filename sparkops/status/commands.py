@@ -6,6 +6,7 @@ from sparkops.docker import places
 from sparkops.engines.load import METRICS
 from sparkops.names import LABEL
 from sparkops.nodes import host
+from sparkops.swap.journal import SCHEMA
 
 LOG_TAIL = 2000
 EVENTS = 5
@@ -28,4 +29,5 @@ def request(*, at_gateway: bool) -> dict[str, object]:
         "ask": places.RELAY.argv,
         "guard": places.CONTAINER,
         "events": EVENTS_READ,
+        "format": SCHEMA,
     }

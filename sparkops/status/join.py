@@ -310,10 +310,6 @@ def _of_journals(service: ServiceReport) -> Iterator[Drift]:
     name = service.name
     for state in service.states:
         leader = state.journal.leader
-        if state.direct and state.journal.deployments:
-            detail = f"{name} serves without a gateway, by an earlier version of sparkops: it can only be stopped"
-            step = f"sparkops stop {name}, then deploy it again"
-            yield Drift(code="NO_GATEWAY", node=leader, detail=detail, next_step=step)
         if state.needs_operator:
             detail = f"{name}: {trouble.reason(state.needs_operator)}"
             step = trouble.next_step(state.journal, state.needs_operator, state.missing)

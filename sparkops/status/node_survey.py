@@ -191,13 +191,13 @@ def page(connect: Callable[[], socket.socket], path: str, total_s: float = COMMA
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0, body.decode(errors="replace")
 
 
-def query_guard(argv: Sequence[str], count: int) -> Facts:
+def query_guard(argv: Sequence[str], count: int, schema: int) -> Facts:
     """Return the lines with which the guard replies to a program in its container, and that program's errors."""
     pipe = subprocess.PIPE
     try:
         guard = subprocess.Popen(argv, text=True, stdin=pipe, stdout=pipe, stderr=pipe)
     except FileNotFoundError:
-        return {**replies(lambda _: "", count), "errors": f"{argv[0]}: not found"}
+        return {**replies(lambda _: "", count, schema), "errors": f"{argv[0]}: not found"}
     stdin, stdout, stderr = (cast("IO[str]", stream) for stream in (guard.stdin, guard.stdout, guard.stderr))
 
     def question(line: str) -> str:
@@ -208,7 +208,7 @@ def query_guard(argv: Sequence[str], count: int) -> Facts:
 
     (watchdog := threading.Timer(COMMAND_S, guard.kill)).start()
     with guard:
-        lines = replies(question, count)
+        lines = replies(question, count, schema)
         with suppress(BrokenPipeError):  # it has ended
             stdin.close()
         errors = stderr.read()
@@ -216,14 +216,14 @@ def query_guard(argv: Sequence[str], count: int) -> Facts:
     return {**lines, "errors": errors}
 
 
-def replies(question: Callable[[str], str], count: int) -> Facts:
+def replies(question: Callable[[str], str], count: int, schema: int) -> Facts:
     """Return the lines with which a guard replies: its services, state and last events of each, findings and cordon.
 
-    A guard of an earlier version replies an error to the last ones of them.
+    `schema`: the format of requests; a guard of another one refuses them.
     """
 
     def reply(**request: object) -> str:
-        return question(json.dumps(request) + "\n")
+        return question(json.dumps({**request, "format": schema}) + "\n")
 
     services = reply(op="services")
     names = json.loads(services).get("ok", ()) if services.startswith("{") else ()
@@ -241,7 +241,7 @@ def unused(request: Mapping[str, Any]) -> Facts:
         "containers": [],
         "engines": [],
         "gateway": failure(NO_CONTAINER + request["gateway"]) if request["show"] else None,
-        "guard": {**replies(lambda _: "", 0), "errors": NO_CONTAINER + request["guard"]},
+        "guard": {**replies(lambda _: "", 0, 0), "errors": NO_CONTAINER + request["guard"]},
     }
 
 
@@ -258,7 +258,7 @@ def survey(request: Mapping[str, Any]) -> Facts:
         shows = request["show"] and (names is None or request["gateway"] in names)
         gateway = pool.submit(run, request["show"]) if shows else None
         queried = names is None or request["guard"] in names
-        guard = pool.submit(query_guard, request["ask"], request["events"]) if queried else None
+        guard = pool.submit(query_guard, request["ask"], request["events"], request["format"]) if queried else None
         metrics = request["metrics"]
         engines = pool.map(lambda inspect: engine(inspect, request, lambda port: samples(port, metrics)), inspects)
         nothing = unused(request)

@@ -16,7 +16,7 @@ from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway
 from sparkops.guard_client import replies, service_state
 from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.replies import is_unknown_request, refusal, unfit
+from sparkops.guard_client.replies import refusal, unfit
 from sparkops.guard_client.service_state import ServiceState
 from sparkops.nodes import host
 from sparkops.nodes.host import Gpu, HostFacts
@@ -24,6 +24,7 @@ from sparkops.status.commands import EVENTS
 from sparkops.status.picture import Health
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
+from sparkops.swap.wire import OtherFormat
 from sparkops.watch.finding import EngineFinding, read_findings
 
 
@@ -74,7 +75,7 @@ class ServiceReport:
     ranks: tuple[RankReport, ...]
     front: ServiceFacts | None
     states: tuple[ServiceState, ...] = ()
-    """State of its leader, and of those of an earlier version; none if no guard leads it."""
+    """State of its leader; none if no guard leads it. Two only while two guards lead it."""
     events: tuple[str, ...] = ()
     """Its last events, oldest first."""
     led: bool = True
@@ -92,10 +93,8 @@ class ServiceReport:
 
     @property
     def live(self) -> RankReport | None:
-        """Rank 0 of the active release, if it runs; of an earlier version's without a gateway, if it answers."""
-        if self.front is None:
-            return next((rank for rank in self.ranks if rank.health is Health.OK), None)
-        active = self.front.active
+        """Rank 0 of the active release, if it runs."""
+        active = self.front.active if self.front else None
         place = (active.release, active.slot.value) if active else None
         heads = (rank for rank in self.ranks if rank.container.running and not rank.container.rank)
         return next((head for head in heads if (head.container.release, head.container.slot) == place), None)
@@ -139,7 +138,7 @@ def services(reports: Sequence[NodeReport], *, complete: bool = True) -> Iterato
         runs = any(rank.container.running for rank in own_ranks)
         if own_states and all(state.journal.forgotten for state in own_states) and not runs:
             continue
-        front = None if any(state.direct for state in own_states) else fronts.get(name)
+        front = fronts.get(name)
         events = tuple(event for report in reports for event in report.events.get(name, ()))
         yield ServiceReport(name, own_ranks, front, own_states, events, led=complete or bool(own_states))
 
@@ -252,8 +251,9 @@ def _gateway(shown: Facts) -> GatewayFacts | None:
         if shown["code"]:
             raise ValueError(_words(shown))
         return parse_gateway(shown["out"])
-    except ValueError as error:
-        return GatewayFacts(services={}, files={}, loaded=False, problem=str(error))
+    except (OtherFormat, ValueError) as error:
+        step = f"; next: {error.next_step}" if isinstance(error, OtherFormat) else ""
+        return GatewayFacts(services={}, files={}, loaded=False, problem=f"{error}{step}")
 
 
 def _guard(node: str, guard: Facts) -> tuple[tuple[ServiceState, ...], Mapping[str, list[str]], SparkopsError | None]:
@@ -281,21 +281,21 @@ def _events(node: str, service: str, guard: Facts) -> list[str]:
 
 
 def _findings(node: str, guard: Facts) -> tuple[EngineFinding, ...]:
-    """Return what the guard's watch has found; nothing of a guard that cannot be read, or of an earlier version."""
-    line = guard.get("findings", "")
+    """Return what the guard's watch has found; nothing of a guard that cannot be read."""
+    line = guard["findings"]
     reply = foreign.loads(line) if line.startswith("{") and not unfit("findings", line, REPLY_LIMIT) else {}
     return tuple(read_findings(node, reply.get("ok")))
 
 
 def _cordon(node: str, guard: Facts) -> tuple[Cordon, SparkopsError | None]:
-    """Return the cordon of the node, and why it is unknown; an open one of a guard of an earlier version, or none."""
-    line = guard.get("cordon", "")
+    """Return the cordon of the node, and why it is unknown; an open one without a guard."""
+    line = guard["cordon"]
     if not line:  # no guard, or one whose error `_guard` returns
         return Cordon(), None
     try:
         return wire.load_value(Cordon, _reply(node, "cordon", line, guard["errors"])), None
     except SparkopsError as error:
-        return Cordon(), None if is_unknown_request(error) else error
+        return Cordon(), error
 
 
 def _reply(node: str, op: str, line: str, errors: str) -> Any:

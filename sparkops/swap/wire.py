@@ -1,4 +1,7 @@
-"""The values of a swap as JSON, on disk and between guards. The only parser of this package."""
+"""The values of a swap as JSON, on disk and between guards. The only parser of this package.
+
+Here two formats meet: journals, guards and gateways of another format than SCHEMA are refused, and nothing is read.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from sparkops.errors import SparkopsError
+from sparkops import __version__, foreign
+from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.swap.journal import SCHEMA
 
 Value = TypeVar("Value")
@@ -15,6 +19,33 @@ Value = TypeVar("Value")
 
 class WireError(SparkopsError):
     """A message or file that this version cannot read."""
+
+
+class OtherFormat(WireError):
+    """A journal, guard or gateway of another format."""
+
+    exit_code = PlanRefused.exit_code
+
+
+def require_format(name: str, found: int) -> None:
+    """Raise OtherFormat unless what this version reads, `name`, has its format."""
+    if found != SCHEMA:
+        problem = f"{name} has format {found}; sparkops {__version__} reads format {SCHEMA}"
+        raise OtherFormat(problem, next_step=_step(found, SCHEMA, "the version that wrote it"))
+
+
+def require_client(found: int) -> None:
+    """Raise OtherFormat unless a client of this guard has its format. The client shows the error to its operator."""
+    if found != SCHEMA:
+        problem = f"the guard is of sparkops {__version__} and format {SCHEMA}; this client has format {found}"
+        raise OtherFormat(problem, next_step=_step(SCHEMA, found, f"version {__version__}"))
+
+
+def _step(found: int, own: int, version: str) -> str:
+    """Return the next step of an operator whose sparkops has format `own` and finds a format of another `version`."""
+    if found > own:
+        return f"Update sparkops on this machine to {version} or newer."
+    return f"With {version}: sparkops stop SERVICE; sparkops uninstall NODE. Then deploy with this one."
 
 
 def dump(kind: type[Value], value: Value) -> bytes:
@@ -28,17 +59,25 @@ def plain(kind: type[Value], value: Value) -> Any:
 
 
 def load(kind: type[Value], text: bytes) -> Value:
-    """Read a value. Raises WireError for a broken value, another kind, or one of a newer version."""
+    """Read a value. Raises WireError for a broken value or another kind, and OtherFormat."""
     try:
         value: Value = _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
+        require_format(kind.__name__, _stated(text))
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise WireError(f"{kind.__name__}: {where}: {first['msg']}") from None
-    if (schema := getattr(value, "schema", SCHEMA)) > SCHEMA:
-        step = "Use the version of sparkops that last deployed to this fleet, or a newer one."
-        raise WireError(f"{kind.__name__}: schema {schema}; expected up to {SCHEMA}", next_step=step)
+    require_format(kind.__name__, getattr(value, "schema", SCHEMA))
     return value
+
+
+def _stated(text: bytes) -> int:
+    """Return the format that an unreadable value states; this version's for one that states none."""
+    try:
+        schema = foreign.loads(text)["schema"]
+    except (ValueError, LookupError, TypeError):
+        return SCHEMA
+    return schema if isinstance(schema, int) else SCHEMA
 
 
 def load_value(kind: type[Value], parsed: Any) -> Value:

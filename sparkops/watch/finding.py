@@ -28,10 +28,7 @@ class EngineFinding:
 
 
 def read_findings(node: str, reported: object) -> Iterator[EngineFinding]:
-    """Yield the findings in a guard's report, `reported`, as JSON.
-
-    Unknown keys, and findings of another form, are those of a newer guard: the others are shown without them.
-    """
+    """Yield the findings in a guard's report, `reported`, as JSON, without those of another form."""
     for item in reported if isinstance(reported, list) else ():
         with suppress(KeyError, TypeError, ValueError):
             texts = {key: str(item[key]) for key in ("code", "service", "container", "detail", "next_step")}

@@ -276,10 +276,15 @@ def test_a_service_is_not_forgotten_before_its_stop_has_ended(sparkops: Here) ->
 def test_a_gateway_is_rebuilt_with_a_service_that_was_stopped(tmp_path: Path) -> None:
     served = serving().journal.active
     stopped = Journal("chat", "here", revision=5, previous=served)
-    copies = {"leader": "here", "journals": [], "copies": [wire.plain(Journal, stopped)], "heard_ago_s": None}
+    copies = {
+        "leader": "here",
+        "journals": [],
+        "copies": [wire.plain(Journal, stopped)],
+        "heard_ago_s": None,
+    }
     answers = {'"restart sparkops-guard"': ""}
     with install(tmp_path, service=Service("chat", 8000), answers=answers) as sparkops:
-        (sparkops.peer.directory / "copies").write_text(json.dumps({**copies, "problems": []}))
+        (sparkops.peer.directory / "copies").write_text(json.dumps({**copies, "problems": [], "term": 0}))
 
         ran = sparkops("gateway", "rebuild", "here", "--json")
 

@@ -16,7 +16,6 @@ from sparkops import __version__
 from sparkops.cli.main import app
 from sparkops.cli.options import seconds
 from tests.cli.conftest import Sparkops
-from tests.terminal import terminal
 
 VERBS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 MAIN = "import sys, time; from sparkops.cli.main import app, main\n{verb}\nsys.argv = ['sparkops', {argv}]; main()"
@@ -29,48 +28,6 @@ def program(verb: str, *argv: str) -> list[str]:
 
 def test_version(sparkops: Sparkops) -> None:
     assert sparkops("--version").out == f"sparkops {__version__}\n"
-
-
-def local_fleet(directory: Path, docker: str) -> dict[str, str]:
-    """Write an inventory of this machine and a `docker` that does what the script says. Return its environment."""
-    (directory / "fleet.yaml").write_text("nodes:\n  here: {transport: local}\n")
-    (directory / "docker").write_text(f"#!/bin/sh\n{docker}\n")
-    (directory / "docker").chmod(0o755)
-    return {"PATH": f"{directory}:{os.environ['PATH']}", "HOME": str(directory)}
-
-
-@pytest.mark.parametrize("options", [("--version", "-i", "fleet.yaml"), ("-i", "fleet.yaml", "--version")])
-def test_version_on_a_terminal_names_a_guard_that_is_newer(tmp_path: Path, options: tuple[str, ...]) -> None:
-    added = local_fleet(tmp_path, 'test "$1 $2 $3" = "exec sparkops-guard python3" && echo 9.0.1')
-
-    with terminal(tmp_path, 100, options, added) as shown:
-        assert shown.until_end() == 0
-
-    assert shown.shown.startswith(f"sparkops {__version__}\r\n")
-    assert "the guard of here is of sparkops 9.0.1" in shown.shown
-    assert "next: update this client" in shown.shown
-
-
-@pytest.mark.parametrize("docker", ["exec sleep 600", "echo broken >&2; exit 1", f"echo {__version__}"])
-def test_version_is_one_line_whatever_the_guard_does(tmp_path: Path, docker: str) -> None:
-    added = local_fleet(tmp_path, docker)
-
-    with terminal(tmp_path, 100, ("-i", "fleet.yaml", "--version"), added) as shown:
-        assert shown.until_end() == 0
-
-    assert shown.shown == f"sparkops {__version__}\r\n"
-
-
-def test_a_pipe_gets_the_version_and_no_node_a_connection(
-    sparkops: Sparkops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in local_fleet(tmp_path, f"touch {tmp_path}/asked; echo 9.0.1").items():
-        monkeypatch.setenv(name, value)
-
-    ran = sparkops("-i", str(tmp_path / "fleet.yaml"), "--version")
-
-    assert (ran.code, ran.out, ran.err) == (0, f"sparkops {__version__}\n", "")
-    assert not (tmp_path / "asked").exists()
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -19,7 +19,6 @@ from sparkops.config import inventory
 from sparkops.demo.counting import counting
 from sparkops.demo.scene import VLLM
 from sparkops.demo.screen import DemoResult, Opening, ending, opening
-from sparkops.errors import PlanRefused
 from sparkops.traffic.generator import Traffic
 from sparkops.traffic.report import TrafficReport
 from tests import checkpoints
@@ -125,13 +124,8 @@ def prepare(story: Story) -> str:
 
 
 def first(story: Story) -> None:
-    """Deploy. What an older version has left on the nodes without a gateway is stopped first."""
-    code = story.run(*FIRST)
-    if code == PlanRefused.exit_code:
-        story.sparkops("stop", SERVICE)
-        story.sparkops(*FIRST)
-    elif code:
-        sys.exit(code)
+    """Deploy."""
+    story.sparkops(*FIRST)
 
 
 def swap_and_return(story: Story, url: str) -> Mapping[str, TrafficReport]:

@@ -13,6 +13,7 @@ from sparkops.doctor.repairs import require_haproxy
 from sparkops.doctor.run import fixes
 from sparkops.network.finding import Finding
 from sparkops.nodes.local import LocalNode
+from sparkops.swap.journal import SCHEMA
 from tests.examples import node
 
 pytestmark = pytest.mark.local
@@ -44,6 +45,7 @@ def test_a_fix_is_one_command_that_changes_the_node(code: str, words: str, last:
 
 def test_a_gateway_whose_haproxy_does_not_answer_yet_is_not_ready() -> None:
     shown: dict[str, Any] = {"haproxy": None, "ports": {}, "files": {}, "loaded": False, "problem": "no worker answers"}
+    shown |= {"format": SCHEMA, "keys": [], "certificate": ""}
     with pytest.raises(ValueError, match=r"^no worker answers$"):
         require_haproxy(json.dumps(shown))
 

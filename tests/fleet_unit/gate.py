@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 
 from sparkops.names import Slot, backend
+from sparkops.swap.journal import SCHEMA
 
 SERVICE, PORT = "chat", 9100
 DOWN = "be_down"
@@ -92,5 +93,6 @@ class Gate:
         if self.leaving:
             self.sessions = {name: count - 1 for name, count in self.sessions.items() if count > 1}
         facts = {"ports": {SERVICE: PORT}, "files": self.files, "loaded": self.loaded, "problem": self.problem}
+        facts |= {"format": SCHEMA, "keys": [], "certificate": "", "aliases": {}, "holds": {}, "room": {}}
         shown = {**facts, "map": f"{SERVICE} {self.map}", "slots": slots}
         return json.dumps({**shown, "haproxy": None if self.problem else running})

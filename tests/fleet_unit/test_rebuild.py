@@ -27,8 +27,13 @@ def test_every_guard_is_asked_for_its_copies_and_a_node_without_one_is_not(make:
     del world.machines["n3"].containers[CONTAINER]
     journal = replace(serving().journal, leader="n9", peers=("n1", "n2"))
     for node in ("n1", "n2"):
-        copies = {"leader": "n9", "journals": [], "copies": [wire.plain(Journal, journal)], "heard_ago_s": None}
-        (world.node(node).peer.directory / "copies").write_text(json.dumps({**copies, "problems": []}))
+        copies = {
+            "leader": "n9",
+            "journals": [],
+            "copies": [wire.plain(Journal, journal)],
+            "heard_ago_s": None,
+        }
+        (world.node(node).peer.directory / "copies").write_text(json.dumps({**copies, "problems": [], "term": 0}))
 
     with world.order() as order:
         answers = rebuild.read_copies(order.connected)

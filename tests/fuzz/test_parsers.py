@@ -31,9 +31,9 @@ from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
 from sparkops.status import observation
 from sparkops.swap import wire
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.orders import Order
-from sparkops.swap.wire import WireError
+from sparkops.swap.wire import OtherFormat, WireError
 from tests.conftest import CAPTURED
 from tests.examples import RECIPE
 from tests.fuzz.parsers import PARSERS, UNITS, log
@@ -196,6 +196,10 @@ def test_a_page_of_metrics(rows: list[Any]) -> None:
 
 
 SHOWN: Any = {
+    "format": SCHEMA,
+    "keys": [],
+    "certificate": "",
+    "aliases": {},
     "haproxy": {
         "map": "0x1 chat be_chat_blue\n",
         "releases": "0x1 be_chat_blue r\n",
@@ -225,12 +229,12 @@ def test_the_samples_are_read() -> None:
 
 @given(value=changed(SHOWN))
 def test_a_reply_of_the_gateway(value: Any) -> None:
-    holds(lambda: parse_gateway(json.dumps(value)), ValueError)
+    holds(lambda: parse_gateway(json.dumps(value)), ValueError, OtherFormat)
 
 
 @given(text=st.text(max_size=300))
 def test_a_text_in_place_of_a_reply(text: str) -> None:
-    holds(lambda: parse_gateway(text), ValueError)
+    holds(lambda: parse_gateway(text), ValueError, OtherFormat)
     holds(lambda: Worker.parse(text), ValueError)
     holds(lambda: bundle.evidence(text), ValueError)
 

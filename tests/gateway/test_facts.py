@@ -11,6 +11,8 @@ import pytest
 from sparkops.gateway import facts
 from sparkops.gateway.facts import GatewayFacts, HoldFacts, SlotFacts
 from sparkops.names import Slot
+from sparkops.swap.journal import SCHEMA
+from sparkops.swap.wire import OtherFormat
 from tests.gateway.counts import Counts, counts
 
 CAPTURED = Path(__file__).parent / "captured"
@@ -133,6 +135,13 @@ def test_servers_must_be_where_the_slot_was_pointed() -> None:
 
     problem = "chat blue: pointed at 10.0.0.9:8001, HAProxy has 127.0.0.1:9311"
     assert parse(changed).drift == (("SERVERS_DIFF", problem),)
+
+
+@pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
+def test_a_gateway_of_another_format_is_refused_with_its_format(schema: int) -> None:
+    with pytest.raises(OtherFormat, match=rf"^the gateway has format {schema}; ") as refused:
+        parse({"format": schema})
+    assert "sparkops" in refused.value.next_step
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"haproxy": {}}', "null"])

@@ -1,4 +1,4 @@
-"""A full disk on the gateway's node, a crash at any byte, and the files of earlier versions: traffic can be moved."""
+"""A full disk on the gateway's node, and a crash at any byte: traffic can be moved."""
 
 from __future__ import annotations
 
@@ -80,44 +80,6 @@ def test_a_change_for_which_the_disk_has_no_space_names_it_and_changes_nothing(p
     assert after["haproxy"]["map"] == before["haproxy"]["map"]
 
 
-def older(disk: Any) -> None:  # noqa: F811
-    """Write what an earlier version keeps."""
-    for directory in ("slots", "holds"):
-        (disk.STATE / directory).mkdir(exist_ok=True)
-    (disk.STATE / "active.map").write_text("chat be_chat_blue\n")
-    (disk.STATE / "slots/be_chat_blue").write_text('{"release": "old", "servers": ["127.0.0.1:8001"]}')
-
-
-def test_the_files_of_an_earlier_version_are_read_and_stay_until_the_first_change(disk: Any) -> None:  # noqa: F811
-    older(disk)
-    disk.reserve()
-    disk.compose({})
-    disk.settle()
-    assert disk.rows(disk.read(disk.ACTIVE)) == {"chat": "be_chat_blue"}
-    assert (disk.STATE / "slots/be_chat_blue").exists(), "the earlier version may have to start again"
-
-    disk.activate({"chat": "be_chat_green"})
-
-    assert disk.pointed("be_chat_blue") == {"release": "old", "servers": ["127.0.0.1:8001"]}
-    assert disk.active() == {"chat": "be_chat_green"}
-    assert not (disk.STATE / "active.map").exists()
-
-
-def test_a_start_changes_nothing_that_an_earlier_version_needs(tmp_path: Path) -> None:
-    """The new gateway may give way to it, here one that ended between the map and the end of a hold."""
-    gateway = Program(tmp_path, tmp_path / "run")
-    texts = configured(tmp_path, gateway.run)
-    hold = '{"mark": "1.2", "until": 1.0, "left_s": 1.0, "longest_s": 540.0, "most": 500}'
-    texts |= {"active.map": "chat be_chat_blue\n", "holds/chat": hold}
-    texts["slots/be_chat_blue"] = '{"release": "old", "servers": ["127.0.0.1:8001"]}'
-    gateway.give(texts)
-
-    with gateway.started():
-        assert "be_chat_blue" in gateway.shown()["haproxy"]["map"]
-
-    assert {name: (tmp_path / name).read_text() for name in texts} == texts
-
-
 def test_a_gateway_takes_the_ports_over_from_one_that_ends(tmp_path: Path) -> None:
     """Both run for a while: agents/gateway_version.py. A closed port would refuse a request."""
     ports = free_port(), free_port()
@@ -150,22 +112,6 @@ def test_a_gateway_takes_the_ports_over_from_one_that_ends(tmp_path: Path) -> No
 
     assert statuses.keys() == {503}, "no release serves"
     assert statuses[503] > before
-
-
-def test_what_an_earlier_version_has_written_since_counts(disk: Any) -> None:  # noqa: F811
-    disk.activate({"chat": "be_chat_green"})
-    older(disk)
-
-    assert disk.active() == {"chat": "be_chat_blue"}
-
-
-def test_a_map_of_an_earlier_configuration_is_the_one_in_memory(disk: Any) -> None:  # noqa: F811
-    text = CONFIG["services/chat.cfg"].replace("/run/gateway/active.map", str(disk.OLDER_ACTIVE))
-    disk.put(disk.service_file("chat"), text)
-    disk.compose({})
-
-    assert str(disk.OLDER_ACTIVE) not in disk.read(disk.NEXT)
-    assert f"map({disk.ACTIVE},be_down)" in disk.read(disk.NEXT)
 
 
 def test_a_write_that_is_torn_at_any_byte_leaves_the_state_before_it(disk: Any) -> None:  # noqa: F811

@@ -299,15 +299,6 @@ def test_a_slow_release_keeps_no_other_one_waiting(tmp_path: Path) -> None:
         assert slow.result().result is Completion.RIGHT
 
 
-def test_a_gateway_without_the_socket_says_so(tmp_path: Path) -> None:
-    def older(text: str) -> str:
-        return text[: text.index("# The guard's requests")] + text[text.index("\nbackend be_room") + 1 :]
-
-    with answering(right) as engine, gateway(tmp_path, engine.port, older) as here:
-        assert here.facts.probes is False
-        assert here.view().answers == {BLUE: Answer.YES}, "by the port of clients"
-
-
 def test_a_cut_ends_requests_that_no_server_has_and_counts_what_has_ended(tmp_path: Path) -> None:
     """A request in the queue of a backend is in the backend, and at no server."""
     end = threading.Event()

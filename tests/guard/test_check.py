@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from sparkops import __version__
 from sparkops.guard.state import Membership, State
 from sparkops.names import Slot
 from sparkops.swap.follower import Record
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.guard.test_gateway_front import released
 
@@ -62,13 +63,15 @@ def test_what_is_damaged_is_named_with_what_to_do(state: State, name: str) -> No
     assert "next: " in failed.stderr
 
 
-def test_a_journal_of_a_newer_version_is_named(state: State) -> None:
-    state.write_journal(Journal("chat", "n1", schema=99))
+@pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
+def test_a_journal_of_another_format_is_named(state: State, schema: int) -> None:
+    state.write_journal(Journal("chat", "n1", schema=schema))
 
     failed = check(state.directory)
 
     assert failed.returncode == 1
-    assert "schema 99; expected up to 2" in failed.stderr
+    assert f"journal: unreadable: Journal has format {schema}; sparkops {__version__} reads format 2" in failed.stderr
+    assert "next: " in failed.stderr
 
 
 def deployed(state: State, rank: RankSpec, *, as_previous: bool = False) -> None:

@@ -247,15 +247,14 @@ def serving_on(node: str) -> Journal:
 
 
 def test_a_leader_keeps_the_guard_of_a_node_that_a_service_needs(leadership: Leadership) -> None:
-    """Whatever the client sends: one of an earlier version does not check it."""
-    leadership.leads["chat"].lead(serving_on("n2"), leadership.leads["chat"].front)
+    leadership.leads["chat"].lead(serving_on("n2"))
     request = {"peers": {"renamed": {"address": "127.0.0.1", "port": 1}}}
 
     with pytest.raises(PlanRefused, match="n2: chat runs there, and the inventory has no node of that name"):
         leadership.verbs()["peers"](request)
 
     assert leadership.leads["chat"].journal.peers == ("n2",)
-    leadership.leads["chat"].lead(Journal("chat", "n1", ("n2",), revision=2), leadership.leads["chat"].front)
+    leadership.leads["chat"].lead(Journal("chat", "n1", ("n2",), revision=2))
     leadership.verbs()["peers"](request)
     assert leadership.leads["chat"].journal.peers == ("renamed",)
 

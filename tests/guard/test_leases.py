@@ -27,7 +27,7 @@ from sparkops.guard.tasks import Measure
 from sparkops.names import Slot
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.follower import Record
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Deployment, Phase, RankSpec, Replica
 from sparkops.swap.orders import order
 from tests.guard.test_reproductions import BOOT, NEW, OLD, SERVING, begun, follower, runs
@@ -69,7 +69,7 @@ def client(file: Path) -> Iterator[subprocess.Popen[str]]:
 def ask(process: subprocess.Popen[str], **question: str) -> Any:
     assert process.stdin
     assert process.stdout
-    process.stdin.write(json.dumps(question) + "\n")
+    process.stdin.write(json.dumps({**question, "format": SCHEMA}) + "\n")
     process.stdin.flush()
     return json.loads(process.stdout.readline())
 

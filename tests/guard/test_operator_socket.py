@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from sparkops.errors import Busy
+from sparkops import __version__
+from sparkops.errors import Busy, PlanRefused
 from sparkops.guard.operator_socket import open_socket
+from sparkops.swap.journal import SCHEMA
 
 pytestmark = pytest.mark.local
 
@@ -36,7 +38,9 @@ def guard_socket(tmp_path: Path) -> Iterator[Path]:
 
 
 def ask(guard_socket: Path, *questions: object) -> list[dict[str, Any]]:
-    text = "".join(f"{json.dumps(question)}\n" for question in questions)
+    """Ask with the format of this version, unless a question states another one."""
+    known = [{"format": SCHEMA, **question} if isinstance(question, dict) else question for question in questions]
+    text = "".join(f"{json.dumps(question)}\n" for question in known)
     completed = subprocess.run(
         [sys.executable, "-m", "sparkops.guard.ask"],
         input=text,
@@ -74,6 +78,28 @@ def test_what_it_does_not_understand_is_an_answer_and_the_next_question_too(
 
     assert "does not understand" in broken["error"]
     assert complete == {"ok": "still here"}
+
+
+@pytest.mark.parametrize(
+    ("client", "step"),
+    [
+        (SCHEMA - 1, f"Update sparkops on this machine to version {__version__} or newer."),
+        (
+            SCHEMA + 1,
+            f"With version {__version__}: sparkops stop SERVICE; sparkops uninstall NODE. Then deploy with this one.",
+        ),
+    ],
+)
+def test_a_client_of_another_format_is_refused_and_learns_the_version_of_the_guard(
+    guard_socket: Path, client: int, step: str
+) -> None:
+    (reply,) = ask(guard_socket, {"op": "echo", "word": "unread", "format": client})
+
+    assert reply == {
+        "error": f"the guard is of sparkops {__version__} and format {SCHEMA}; this client has format {client}",
+        "next_step": step,
+        "exit_code": PlanRefused.exit_code,
+    }
 
 
 def test_only_its_owner_may_use_it(guard_socket: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_leader_gives_engines_of_another_node_nothing_that_no_inventory_has_na
             engine_spec.rank_spec(spec, "n2")
         )
 
-    with pytest.raises(NotReady):  # no container here, and no refusal: an earlier version has named nothing
+    with pytest.raises(NotReady):  # no container here, and no refusal: no inventory has named anything
         create("/etc")
     guard.join("n1", b"key", paths=["/srv/models"])
     guard.join("n1", b"key", paths=["/data"])

@@ -133,11 +133,11 @@ def test_p10_a_journal_of_a_newer_version_is_refused_with_the_next_step(tmp_path
     newer = json.loads(state._durable(tmp_path / "services/chat/journal").read() or b"") | {"schema": SCHEMA + 1}
     state._durable(tmp_path / "services/chat/journal").write(json.dumps({**newer, "new_key": None}).encode())
 
-    with pytest.raises(Unreadable, match=f"schema {SCHEMA + 1}; expected up to {SCHEMA}") as caught:
+    with pytest.raises(Unreadable, match=f"has format {SCHEMA + 1}; sparkops .* reads format {SCHEMA}") as caught:
         state.journal("chat")
 
     assert caught.value.exit_code == NeedsOperator.exit_code
-    assert caught.value.next_step.startswith("Use the version of sparkops that last deployed")
+    assert caught.value.next_step.startswith("Update sparkops on this machine")
 
 
 def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(t
         shown = OperatorRequests(leader).shown("broken")
         refused = answer(
             leader.verbs(),
-            json.dumps({"op": "intend", "service": "broken", "intent": intent}).encode(),
+            json.dumps({"op": "intend", "format": SCHEMA, "service": "broken", "intent": intent}).encode(),
             ConnectionLeases(),
         )
     finally:
@@ -218,6 +218,7 @@ def view(service: str) -> GatewayFront:
 
 def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
     shown = {"files": {}, "loaded": True, "problem": "HAProxy has no worker", "ports": {"chat": 8000}, "map": ""}
+    shown |= {"format": SCHEMA, "keys": [], "certificate": "", "aliases": {}, "holds": {}}
     slots = {f"be_chat_{slot}": {"release": "-", "servers": []} for slot in Slot}
     mute = RecordingNode("n1", {"docker exec sparkops-gateway": json.dumps({**shown, "slots": slots, "haproxy": None})})
 

@@ -102,10 +102,10 @@ def test_what_a_newer_version_wrote_is_refused_with_the_next_step(state: State, 
     newer = json.loads(text) | {"schema": SCHEMA + 1}
     state._durable(file).write(json.dumps(newer).encode())
 
-    with pytest.raises(Unreadable, match=f"{kind}: unreadable: .*schema 3; expected up to 2") as caught:
+    with pytest.raises(Unreadable, match=f"{kind}: unreadable: .*has format 3; sparkops .* reads format 2") as caught:
         state.journal("chat") if kind == "journal" else state.record("chat")
 
-    assert caught.value.next_step.startswith("Use the version of sparkops that last deployed to this fleet")
+    assert caught.value.next_step.startswith("Update sparkops on this machine")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '["a", 1]', '{"leader": "spark-1"}'])

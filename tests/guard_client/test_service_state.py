@@ -42,29 +42,10 @@ def test_a_reply_is_read_back_as_the_leader_has_sent_it() -> None:
 
 
 def test_the_end_of_a_warm_release_reaches_the_client() -> None:
-    """A guard of an earlier version does not send it."""
     state = swapping(Phase.RETIRE)
     sent = as_json(state.journal, FleetState(), {}, {}, 3, warm_until=1_780_000_000.5)
 
     assert read("chat", "n1", json.loads(json.dumps(sent))).warm_until == 1_780_000_000.5
-    assert read("chat", "n1", {key: value for key, value in sent.items() if key != "warm_until"}).warm_until is None
-
-
-def test_the_gateway_of_a_guard_of_an_earlier_version_is_read() -> None:
-    view = {
-        "traffic": "q-1",
-        "slots": {"blue": "q-1", "green": "q-2"},
-        "answers": {"q-1": "yes", "q-2": "no"},
-        "open": {"q-1": 3, "q-2": 0},
-        "held": "",
-    }
-
-    gateway = read("chat", "n1", {**REPLY, "gateway": view}).gateway
-
-    slots, answers = {Slot.BLUE: "q-1", Slot.GREEN: "q-2"}, {Slot.BLUE: Answer.YES, Slot.GREEN: Answer.NO}
-    assert gateway == GatewayView(Slot.BLUE, slots, answers, {Slot.BLUE: 3, Slot.GREEN: 0})
-    idle = read("chat", "n1", {**REPLY, "gateway": {**view, "traffic": "", "slots": {}}}).gateway
-    assert idle == GatewayView()
 
 
 def test_a_stop_is_unreported_once_only_lost_guards_could_confirm_it() -> None:

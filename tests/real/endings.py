@@ -12,7 +12,7 @@ from typing import Any
 import requests
 
 from sparkops.docker.facts import Container
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Phase
 from tests.fleet.shell import FleetError, client
 from tests.real.program import Ran
@@ -25,7 +25,7 @@ Look = Callable[[], Any]
 @contextmanager
 def looking(service: Service) -> Iterator[Look]:
     """Looks at the leader's journal over one connection: each takes 5 ms of processor time."""
-    question = json.dumps({"op": "state", "service": service.name}) + "\n"
+    question = json.dumps({"op": "state", "format": SCHEMA, "service": service.name}) + "\n"
     with subprocess.Popen(
         [client(), "exec", "-i", service.nodes.node(GATEWAY).container, *RELAY.split()],
         stdin=subprocess.PIPE,

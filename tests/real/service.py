@@ -20,7 +20,7 @@ from sparkops.gateway.facts import ServiceFacts
 from sparkops.guard_client import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.intents import Intent
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.traffic.generator import Traffic
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.shell import FleetError
@@ -95,7 +95,7 @@ class Service:
         return self._asked(GATEWAY, op="intend", intent=json.loads(wire.dump(type(intent), intent)))
 
     def _asked(self, node: str, **words: Any) -> Any:
-        question = json.dumps({"service": self.name, **words}) + "\n"
+        question = json.dumps({"service": self.name, "format": SCHEMA, **words}) + "\n"
         reply = self.nodes.node(node).exec(*RELAY.split(), stdin=question.encode())
         return json.loads(reply)["ok"]
 

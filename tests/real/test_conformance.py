@@ -19,7 +19,7 @@ import pytest
 
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import GatewayView, Report
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Mode, Phase, RankSpec
 from tests.conformance.play import Play
 from tests.conformance.projection import Naming, Recording, Snapshot, differences, names_of
@@ -55,7 +55,7 @@ class Recorder:
     @contextmanager
     def _stream(self) -> Iterator[Callable[[], Any]]:
         argv = [client(), "exec", "-i", self.service.nodes.node(GATEWAY).container, *RELAY.split()]
-        question = json.dumps({"op": "state", "service": self.service.name}) + "\n"
+        question = json.dumps({"op": "state", "format": SCHEMA, "service": self.service.name}) + "\n"
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stream:
             assert stream.stdin
             assert stream.stdout
@@ -152,7 +152,7 @@ class Run:
         return names_of(self.recorder.journals, NODES)
 
     def _events(self, since: int) -> list[dict[str, Any]]:
-        question = json.dumps({"op": "events", "service": self.service.name, "since": since}) + "\n"
+        question = json.dumps({"op": "events", "format": SCHEMA, "service": self.service.name, "since": since}) + "\n"
         printed = self.service.nodes.node(GATEWAY).exec(*RELAY.split(), stdin=question.encode())
         return list(json.loads(printed)["ok"])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from sparkops.swap.journal import SCHEMA
 from sparkops.swap.model import Phase
 from tests.fleet.fleet import Fleet
 from tests.fleet.shell import FleetError, docker
@@ -120,7 +121,7 @@ def _names_the_lost_node(moved: Cli) -> bool:
 
 def _is_deposed(nodes: Fleet) -> bool:
     """Whether the guard of the old leader sees the newer term."""
-    request = json.dumps({"op": "state", "service": "stand-in"}) + "\n"
+    request = json.dumps({"op": "state", "format": SCHEMA, "service": "stand-in"}) + "\n"
     try:
         state = json.loads(nodes.node("node-1").exec(*RELAY.split(), stdin=request.encode()))["ok"]
     except (FleetError, KeyError, ValueError):

@@ -28,7 +28,7 @@ from sparkops.status.picture import (
     WarmRow,
 )
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+from sparkops.swap.model import Mode, Phase
 from tests.deploy.states import deployed
 from tests.examples import HOST, IMAGE_ID, container, rank
 
@@ -356,14 +356,3 @@ def test_a_stopped_release_or_one_on_another_node_is_no_drift() -> None:
     )
 
     assert joined.drift == []
-
-
-def test_what_an_earlier_version_serves_without_a_gateway_is_named_with_the_way_over() -> None:
-    active = Deployment("q-1", Slot.BLUE, (Replica((RankSpec("n1", "q-1-blue-r0"),)),))
-    state = ServiceState(Journal("chat", "n1", revision=3, active=active), direct=True)
-    report = NodeReport("n1", HOST, (RankReport(container(rank()), Health.OK),), states=(state,))
-
-    [finding] = [row for row in join(["n1"], {"n1": report}).drift if row.code == "NO_GATEWAY"]
-
-    assert finding.detail.startswith("chat serves without a gateway, by an earlier version of sparkops")
-    assert finding.next_step == "sparkops stop chat, then deploy it again"

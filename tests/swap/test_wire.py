@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from sparkops import __version__
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Mode, RankSpec
-from sparkops.swap.wire import WireError, dump, load
+from sparkops.swap.wire import OtherFormat, WireError, dump, load
 from tests.swap.test_events import begun
 
 JOURNALS = [Journal("chat", "n1"), *(begun(mode) for mode in Mode), begun(Mode.IN_PLACE).noted("i1", "done", hold="h")]
@@ -26,7 +27,6 @@ def test_a_journal_is_read_as_it_was_written(journal: Journal) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"schema": SCHEMA + 1},
         {"service": 3},
         {"term": "1"},
         {"peers": "n2"},
@@ -42,6 +42,30 @@ def test_what_is_no_journal_of_this_version_is_refused(change: dict[str, Any]) -
 
     with pytest.raises(WireError, match=r"^Journal: "):
         load(Journal, json.dumps(plain).encode())
+
+
+@pytest.mark.parametrize(
+    ("schema", "step"),
+    [
+        (SCHEMA + 1, "Update sparkops on this machine to the version that wrote it or newer."),
+        (
+            SCHEMA - 1,
+            "With the version that wrote it: sparkops stop SERVICE; sparkops uninstall NODE. "
+            "Then deploy with this one.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("changed", [{}, {"leader": 3}], ids=["as it was", "changed"])
+def test_a_journal_of_another_format_is_refused_with_its_format(
+    schema: int, step: str, changed: dict[str, Any]
+) -> None:
+    plain = {**json.loads(dump(Journal, JOURNALS[1])), "schema": schema, **changed}
+
+    with pytest.raises(OtherFormat) as refused:
+        load(Journal, json.dumps(plain).encode())
+
+    assert str(refused.value) == f"Journal has format {schema}; sparkops {__version__} reads format {SCHEMA}"
+    assert refused.value.next_step == step
 
 
 def test_a_journal_without_a_leader_is_refused_and_a_further_field_is_not() -> None:

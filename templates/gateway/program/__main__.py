@@ -20,6 +20,8 @@ import haproxy
 from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, Pointed, Refused
 from loading import attempt, configure, replace, start, token
 
+FORMAT = 2
+"""Of what `show` prints: that of journals and requests to guards."""
 PREVIEW_S = 5.0
 ADDRESS = re.compile(r"\[?([A-Za-z0-9._:%-]+?)\]?:(\d+)")
 
@@ -145,6 +147,7 @@ def show() -> None:
     """Print the state of the files and of HAProxy as JSON."""
     files = [file for file in disk.configuration() if file.exists()]
     shown = {
+        "format": FORMAT,
         "files": {str(file.relative_to(STATE)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
         "loaded": disk.digest() == disk.read(LOADED),
         "keys": disk.read(disk.KEYS).split(),
@@ -156,7 +159,6 @@ def show() -> None:
         "map": "".join(f"{service} {backend}\n" for service, backend in disk.active().items()),
         "holds": disk.holds(),
         "room": haproxy.waiting(),
-        "probes": haproxy.offers_probes(),
     }
     try:
         print(json.dumps({**shown, "haproxy": running(), "problem": ""}))
@@ -180,11 +182,8 @@ def running() -> dict[str, object]:
     }
 
 
-def serve_room(large_mib: str, places: str = "1800", place: str = "131072") -> None:
-    """Run the waiting room until the container stops; the words are those of `serve` there.
-
-    A new container starts with the configuration in the volume: that of an earlier version names the first one only.
-    """
+def serve_room(large_mib: str, places: str, place: str) -> None:
+    """Run the waiting room until the container stops; the words are those of `serve` there."""
     import room  # it imports asyncio, which would double the start of every other verb
 
     room.serve(large_mib, places, place)

@@ -26,7 +26,6 @@ ONE = STATE / "one.cfg"  # the one address of all services, if the inventory set
 CONFIG, NEXT, LOADED = (RUN / name for name in ("haproxy.cfg", "next.cfg", "loaded"))
 ACTIVE, RELEASES = RUN / "active.map", RUN / "release.map"
 NAMES = RUN / "services.map"
-OLDER_ACTIVE = STATE / "active.map"  # of earlier versions, as are the directories slots and holds
 GIVEN = re.compile(r"gateway\.cfg|one\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-9.-]*\.cfg")
 ALIASES = re.compile(r"^# Further names: (.+)$", re.MULTILINE)
 BIND = re.compile(r"^  bind \S*:(\d+)", re.MULTILINE)
@@ -67,17 +66,10 @@ STORE = Store(STATE / "state")
 
 
 def kept() -> Kept:
-    """Return what the volume keeps. Raises Refused.
-
-    Files of an earlier version count while its active.map exists: the first change by this version removes it.
-    """
-    data = None if OLDER_ACTIVE.exists() else STORE.read()
-    if data is not None:
-        stored: Kept = json.loads(data)
-        return stored
-    directories = (STATE / "slots", STATE / "holds")
-    slots, holds = ({file.name: json.loads(read(file)) for file in at.glob("[!.]*")} for at in directories)
-    return {"active": rows(read(OLDER_ACTIVE)), "slots": slots, "holds": holds}
+    """Return what the volume keeps. Raises Refused."""
+    data = STORE.read()
+    stored: Kept = json.loads(data) if data else {"active": {}, "slots": {}, "holds": {}}
+    return stored
 
 
 def keep(changed: Kept) -> None:
@@ -85,11 +77,6 @@ def keep(changed: Kept) -> None:
     if changed == kept():
         return
     STORE.write(json.dumps(changed).encode())
-    if OLDER_ACTIVE.exists():
-        OLDER_ACTIVE.unlink()
-        sync(STATE)
-    for file in (*(STATE / "slots").glob("*"), *(STATE / "holds").glob("*")):
-        file.unlink(missing_ok=True)
 
 
 def reserve() -> None:
@@ -284,8 +271,7 @@ def compose(running: dict[str, str]) -> None:
     put_rows(RELEASES, {backend: slot["release"] if slot else "-" for backend, slot in slots.items()})
     put_rows(NAMES, {name: service for service in services() for name in (service, *aliases(service))})
     text = "\n".join([read(SETTINGS), read(ONE), *(read(service_file(service)) for service in services())])
-    # A service's file of an earlier version names the map that it had in the volume.
-    put(NEXT, "\n".join(filled(text.replace(str(OLDER_ACTIVE), str(ACTIVE)))) + "\n")
+    put(NEXT, "\n".join(filled(text)) + "\n")
 
 
 def settle() -> None:

@@ -54,11 +54,6 @@ def query(command: str, at: Path = ADMIN) -> str:
             raise Refused(f"HAProxy does not answer: {error}") from None
 
 
-def offers_probes() -> bool:
-    """Return whether HAProxy runs with the socket of probes: a configuration of an earlier version has none."""
-    return f"unix@{PROBES} " in read(CONFIG)
-
-
 def waiting() -> dict[str, dict[str, float]] | None:
     """Return the figures of the waiting room, which reads its files first; None if it does not reply."""
     with socket.socket(socket.AF_UNIX) as control, suppress(OSError, ValueError):

@@ -30,9 +30,8 @@ def start() -> None:
         time.sleep(0.1)
     with disk.alone():
         disk.compose({})
-        if not disk.OLDER_ACTIVE.exists():  # otherwise the earlier version may have to start again
-            with without_space():
-                disk.settle()
+        with without_space():
+            disk.settle()
         disk.NEXT.replace(CONFIG)
         disk.put(LOADED, disk.digest())
     haproxy.replace_this()
