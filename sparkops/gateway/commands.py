@@ -22,11 +22,6 @@ MEMORY = (f"--tmpfs=/run/gateway:uid={USER},gid={USER},mode=0700",)
 STOP_S = 20  # for open streams to end when the gateway stops
 RELOAD_S = 60.0
 
-TOKEN = Command(("docker", "exec", CONTAINER, "gateway", "token"), timeout_s=30.0)
-"""Prints the token for requests to a slot that is not active, with the headers x-sparkops-preview and x-sparkops-slot.
-
-The output must not be logged. The token is valid while the container runs.
-"""
 SHOW = places.SHOW
 SHOW_EACH = places.SHOW_EACH
 PROBE_EACH = places.PROBE_EACH

@@ -267,7 +267,7 @@ def test_a_head_within_the_limit_reaches_the_engine_with_little_more(cleared: At
 
 @pytest.mark.parametrize("port", ["chat", "one"])
 def test_headers_of_sparkops_are_the_gateways_own(cleared: Attacked, port: str) -> None:
-    forged = ("x-sparkops-release: r", "X-Sparkops-Slot: green", "x-sparkops-preview: x", "X-SPARKOPS-other: 1")
+    forged = ("x-sparkops-release: r", "X-Sparkops-Slot: green", "X-SPARKOPS-other: 1")
     path = "/v1/chat/completions" if port == "chat" else "/chat/v1/chat/completions"
     reply = cleared.send(post(LENGTH, "Connection: close", *forged, path=path), cleared.ports[port])
 
@@ -393,22 +393,6 @@ def test_an_engine_may_pause_for_longer_than_a_client(guarded: Attacked) -> None
             assert received(client, 60.0).endswith(b"\r\n\r\n{}")
     finally:
         guarded.engine.pauses_s = 0.0
-
-
-def test_the_token_of_previews_is_neither_guessed_nor_seen_by_engines(guarded: Attacked) -> None:
-    token = guarded.program.call("token").stdout.strip()
-    known = (guarded.program.run / "preview").read_text().strip()
-    assert len(bytes.fromhex(token)) == 24
-    for wrong in ("", known, known.lower(), token[:-1], f"{token} ", f"{token}0", f"{token},{token}", token.upper()):
-        if wrong.strip() != token:
-            with encrypted(guarded) as client:
-                assert answer(client, f"x-sparkops-preview: {wrong}").startswith(b"HTTP/1.1 401 "), wrong
-    guarded.engine.received.clear()
-    with encrypted(guarded) as client:
-        assert answer(client, f"x-sparkops-preview: {token}", "x-sparkops-slot: blue").startswith(b"HTTP/1.1 200 ")
-    wait_for(lambda: guarded.engine.received)
-    assert token.encode() not in guarded.engine.received[0].head
-    assert token not in json.dumps(guarded.program.shown())
 
 
 def test_a_key_that_is_removed_admits_no_request_more(tmp_path: Path) -> None:

@@ -91,14 +91,9 @@ def test_a_client_that_leaves_ends_its_request_at_the_engine(live: Live) -> None
     wait_for("the engine notices", lambda: left() == before + 1)
 
 
-def test_a_preview_goes_to_the_slot_that_it_names_and_only_with_the_token(live: Live) -> None:
-    token = live.run(commands.TOKEN)
-
-    assert live.ask(x_sparkops_preview=token, x_sparkops_slot="green").served_by == SERVED_BY[GREEN]
-    assert live.ask(x_sparkops_preview=token).served_by == SERVED_BY[BLUE]
-    assert live.ask(x_sparkops_preview="x" * 48, x_sparkops_slot="green").served_by == SERVED_BY[BLUE]
+def test_a_client_chooses_no_slot(live: Live) -> None:
     assert live.ask(x_sparkops_slot="green").served_by == SERVED_BY[BLUE]
-    headers = live.ask("/v1/models/seen", x_sparkops_preview=token, x_sparkops_slot="green").json["headers"]
+    headers = live.ask("/v1/models/seen", x_sparkops_slot="green").json["headers"]
     assert not [name for name in headers if name.startswith("x-sparkops")]
 
 

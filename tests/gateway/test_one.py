@@ -111,10 +111,7 @@ def test_a_service_without_a_port_of_its_own_is_called_and_previewed_at_the_one_
     assert one.ask(CHAT, {"model": "embed"}, port=ONE).served_by == SERVED_BY[GREEN]
     assert one.run(commands.preview("embed", GREEN)) == RELEASES[GREEN]
     one.point(BLUE, "embed")
-    token = one.run(commands.TOKEN)
     for slot in Slot:
-        question = {"x-sparkops-preview": token, "x-sparkops-slot": slot.value}
-        assert one.ask("/embed/v1/models", port=ONE, **question).served_by == SERVED_BY[slot]
         assert one.ask("/embed/v1/models", port=ONE, x_sparkops_slot=slot.value).served_by == SERVED_BY[GREEN]
     assert one.facts.services["chat"].path == ""
     with pytest.raises(OSError, match="refused"):

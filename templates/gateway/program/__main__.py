@@ -18,7 +18,7 @@ from collections.abc import Callable
 import disk
 import haproxy
 from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, Pointed, Refused
-from loading import attempt, configure, replace, start, token
+from loading import attempt, configure, replace, start
 
 FORMAT = 2
 """Of what `show` prints: that of journals and requests to guards."""
@@ -210,7 +210,6 @@ VERBS: dict[str, Callable[..., None]] = {
     "show": show,
     "show-each": show_each,
     "probe-each": probe_each,
-    "token": token,
 }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 import signal
 import sys
@@ -14,16 +12,13 @@ from contextlib import contextmanager
 
 import disk
 import haproxy
-from disk import ACTIVE, CONFIG, LOADED, RUN, STATE, Refused
-
-TOKEN, PREVIEW = RUN / "token", RUN / "preview"
+from disk import ACTIVE, CONFIG, LOADED, STATE, Refused
 
 
 def start() -> None:
     """Wait for a configuration, then replace this process with HAProxy."""
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, lambda *_: sys.exit(0))
-    prepare()
     with disk.alone():
         recover()
     while not disk.SETTINGS.exists():
@@ -57,20 +52,8 @@ def without_space() -> Iterator[None]:
         print(f"gateway: the state cannot be changed: {STATE}: {error.strerror}", file=sys.stderr, flush=True)
 
 
-def prepare() -> None:
-    """Write a preview token, valid while the container runs. HAProxy gets only its SHA-256."""
-    disk.put(TOKEN, os.urandom(24).hex())
-    disk.put(PREVIEW, hashlib.sha256(TOKEN.read_bytes()).hexdigest().upper() + "\n")
-
-
-def token() -> None:
-    """Print the token for the header x-sparkops-preview."""
-    print(disk.read(TOKEN))
-
-
 def attempt() -> None:
     """Check the files on stdin with HAProxy, in a separate container."""
-    prepare()
     write(received())
     disk.ports()
     disk.compose({})
