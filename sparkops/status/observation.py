@@ -93,8 +93,10 @@ class ServiceReport:
 
     @property
     def live(self) -> RankReport | None:
-        """Rank 0 of the active release, if it runs."""
-        active = self.front.active if self.front else None
+        """Rank 0 of the active release, if it runs; without the gateway's state, of one that answers."""
+        if self.front is None:
+            return next((rank for rank in self.ranks if rank.health is Health.OK), None)
+        active = self.front.active
         place = (active.release, active.slot.value) if active else None
         heads = (rank for rank in self.ranks if rank.container.running and not rank.container.rank)
         return next((head for head in heads if (head.container.release, head.container.slot) == place), None)

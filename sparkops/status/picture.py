@@ -193,7 +193,7 @@ class ServiceRow:
     state: State
     """`degraded`: some replicas answer; `failed`: one exited, or none answers; `stopping`: not confirmed yet."""
     live: Live | None
-    """The active release; null without one."""
+    """The active release; where the gateway cannot be read, one that answers; null without one."""
     swap: SwapRow | None = None
     """The swap in progress; null without one, also while the old release is kept warm."""
     warm: WarmRow | None = None

@@ -137,7 +137,14 @@ SURVEY = {
     "containers": [INSPECT],
     "engines": [{"healthy": True, "first": {}, "log": ENDED}],
     "gateway": ENDED,
-    "guard": {"services": "", "errors": f"Error: No such container: {CONTAINER}", "states": {}, "events": {}},
+    "guard": {
+        "services": "",
+        "errors": f"Error: No such container: {CONTAINER}",
+        "states": {},
+        "events": {},
+        "findings": "",
+        "cordon": "",
+    },
 }
 
 
