@@ -9,7 +9,6 @@ from typing import Any
 
 from sparkops.deploy import sending
 from sparkops.deploy.plan import DeployOptions
-from sparkops.gateway.facts import ServiceFacts
 from sparkops.guard.completion import ReleaseHealth
 from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead import Lead
@@ -43,9 +42,11 @@ class Front(GatewayFront):
 
     world: World = field(kw_only=True)
 
-    def _test(self, health: ReleaseHealth, service: ServiceFacts, deployment: Deployment, *, swapping: bool) -> None:
+    def _test(self, health: ReleaseHealth, deployment: Deployment, *, swapping: bool) -> None:
         _ = swapping
-        servers = service.slots[deployment.slot].servers
+        facts = self.gateway.facts
+        assert facts
+        servers = facts.services[self.service].slots[deployment.slot].servers
         health.answer = Answer.YES if all(map(self.world.answered, servers)) else Answer.NO
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from sparkops.errors import SparkopsError
 from sparkops.guard.environment import NodeClock
-from sparkops.guard.lead import FAILED_S, Front, Lead
+from sparkops.guard.gateway_front import GatewayFront
+from sparkops.guard.lead import FAILED_S, Lead
 from sparkops.guard.notes import RESTART
 from sparkops.guard.state import State
 from sparkops.swap.effects import CutRequests, FrontEffect
@@ -64,7 +65,7 @@ def lead(
     journal: Journal, tmp_path: Path, gateway: Gateway, reports: Callable[[Lead], dict[str, Report]], clock: Clock
 ) -> Lead:
     leads: list[Lead] = []
-    front = cast(Front, gateway)
+    front = cast(GatewayFront, gateway)
     peers = lambda: frozenset({"n2"})  # noqa: E731
     state = State(tmp_path, lambda: NodeClock(clock.now_s, "b"))
     leads.append(Lead(journal, state, front, lambda: reports(leads[0]), peers, lambda _: None, clock=clock))

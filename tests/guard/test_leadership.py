@@ -90,11 +90,11 @@ def test_the_end_of_a_stop_has_no_seconds_of_an_earlier_swap(tmp_path: Path) -> 
     lead = Lead(service, state, GatewayFront("chat", GatewayContainer(RecordingNode("n1"))), dict, frozenset, print)
     deployed = service.begun("i1", Mode.FIRST, RELEASE, automatic=True)
     while deployed.swap:
-        lead.lead(deployed, lead.front)
+        lead.lead(deployed)
         deployed = deployed.advanced()
     stopping = deployed.noted("i2", "accepted", stopping=True)
     for journal in (deployed, stopping, stopping.offline(), stopping.offline().confirmed_stopped(RELEASE.ranks)):
-        lead.lead(journal, lead.front)
+        lead.lead(journal)
 
     completed, stopped = (event for event in state.events("chat") if event["kind"] == "end")
 
@@ -131,7 +131,7 @@ def test_a_leader_reports_when_the_old_release_stops_that_is_kept_warm(tmp_path:
 
 def test_the_state_that_a_client_reads_has_the_end_of_the_warm_release(leadership: Leadership) -> None:
     journal, _ = keeping_warm()
-    leadership.leads["chat"].lead(journal, leadership.leads["chat"].front)
+    leadership.leads["chat"].lead(journal)
 
     state = service_state.read("chat", "n1", OperatorRequests(leadership).shown("chat"))
 
@@ -274,7 +274,7 @@ def test_a_boot_record_is_kept_while_its_release_is_on_a_node_that_the_leader_do
 
 def test_a_stop_on_a_node_that_left_the_fleet_ends_with_its_name(leadership: Leadership) -> None:
     stopped = serving_on("former").noted("s", "accepted", stopping=True).offline()
-    leadership.leads["chat"].lead(stopped, leadership.leads["chat"].front)
+    leadership.leads["chat"].lead(stopped)
 
     state = service_state.read("chat", "n1", OperatorRequests(leadership).shown("chat"))
 
@@ -287,7 +287,7 @@ def test_a_leader_of_a_rebuild_gets_its_guards_although_a_swap_is_in_progress(
 ) -> None:
     """The swap may wait for them. In place of others it needs those that it has."""
     chat = leadership.leads["chat"]
-    chat.lead(Journal("chat", "n1", ("n2",), term=2).begun("i1", Mode.FIRST, RELEASE, automatic=True), chat.front)
+    chat.lead(Journal("chat", "n1", ("n2",), term=2).begun("i1", Mode.FIRST, RELEASE, automatic=True))
     n2, n3 = ({node: {"address": "127.0.0.1", "port": 1}} for node in ("n2", "n3"))
     with pytest.raises(Busy, match="a swap of chat is in progress"):
         leadership.verbs()["peers"]({"peers": n3})

@@ -12,7 +12,8 @@ from sparkops.deploy.preconditions import Current
 from sparkops.docker.facts import Container
 from sparkops.guard.daemon import link
 from sparkops.guard.follower import Follower
-from sparkops.guard.lead import Front, Lead
+from sparkops.guard.gateway_front import GatewayFront
+from sparkops.guard.lead import Lead
 from sparkops.guard.leadership import Leadership
 from sparkops.guard.local_service import LocalService
 from sparkops.guard.next_task import Moment, next_task
@@ -137,7 +138,12 @@ def test_the_plan_leaves_the_memory_of_a_promoted_engine_that_is_down() -> None:
 def test_a_leader_names_the_promoted_engines_of_its_other_services(tmp_path: Path) -> None:
     state = State(tmp_path, lambda: BOOT)
     lead = Lead(
-        Journal("chat", "n1", revision=3, active=SERVING), state, cast("Front", None), dict, frozenset, lambda _: None
+        Journal("chat", "n1", revision=3, active=SERVING),
+        state,
+        cast("GatewayFront", None),
+        dict,
+        frozenset,
+        lambda _: None,
     )
 
     node = LocalNode("n1")
