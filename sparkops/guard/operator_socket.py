@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from sparkops import foreign
+from sparkops import __version__, foreign
 from sparkops.errors import SparkopsError
 from sparkops.guard import ask
 from sparkops.swap import wire
@@ -44,7 +44,7 @@ def answer(verbs: Verbs, line: bytes, leases: ConnectionLeases) -> dict[str, Any
         if line in leases.requests:
             return {"ok": None}
         request = foreign.loads(line)
-        wire.require_client(request["format"])
+        wire.require_client(request["format"], __version__)
         reply = verbs[request["op"]](request)
         if isinstance(reply, AbstractContextManager):
             leases.add(line, reply)

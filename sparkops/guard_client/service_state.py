@@ -57,6 +57,7 @@ class ServiceState:
 def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
     """Parse the reply to `state`. Raises an error for one of another form."""
     journal = reply["journal"] or {"service": service, "leader": leader}
+    wire.load_value(Journal, journal)  # it may be of another format
     return wire.load_value(ServiceState, {**reply, "journal": journal})
 
 

@@ -6,11 +6,11 @@ Here two formats meet: journals, guards and gateways of another format than SCHE
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from sparkops import __version__, foreign
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.swap.journal import SCHEMA
 
@@ -30,15 +30,15 @@ class OtherFormat(WireError):
 def require_format(name: str, found: int) -> None:
     """Raise OtherFormat unless what this version reads, `name`, has its format."""
     if found != SCHEMA:
-        problem = f"{name} has format {found}; sparkops {__version__} reads format {SCHEMA}"
-        raise OtherFormat(problem, next_step=_step(found, SCHEMA, "the version that wrote it"))
+        step = _step(found, SCHEMA, "the version that wrote it")
+        raise OtherFormat(f"{name} has format {found}, expected {SCHEMA}", next_step=step)
 
 
-def require_client(found: int) -> None:
-    """Raise OtherFormat unless a client of this guard has its format. The client shows the error to its operator."""
+def require_client(found: int, version: str) -> None:
+    """Raise OtherFormat unless a client of this guard, of `version`, has its format. The client prints the error."""
     if found != SCHEMA:
-        problem = f"the guard is of sparkops {__version__} and format {SCHEMA}; this client has format {found}"
-        raise OtherFormat(problem, next_step=_step(SCHEMA, found, f"version {__version__}"))
+        problem = f"the guard is of sparkops {version} and format {SCHEMA}; this client has format {found}"
+        raise OtherFormat(problem, next_step=_step(SCHEMA, found, f"version {version}"))
 
 
 def _step(found: int, own: int, version: str) -> str:
@@ -71,13 +71,20 @@ def load(kind: type[Value], text: bytes) -> Value:
     return value
 
 
+@dataclass(frozen=True)
+class _Stated:
+    """The format that a value of any kind states."""
+
+    schema: int = SCHEMA
+
+
 def _stated(text: bytes) -> int:
     """Return the format that an unreadable value states; this version's for one that states none."""
     try:
-        schema = foreign.loads(text)["schema"]
-    except (ValueError, LookupError, TypeError):
+        stated: _Stated = _adapter(_Stated).validate_json(text, strict=True)
+    except ValidationError:
         return SCHEMA
-    return schema if isinstance(schema, int) else SCHEMA
+    return stated.schema
 
 
 def load_value(kind: type[Value], parsed: Any) -> Value:

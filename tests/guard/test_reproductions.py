@@ -133,7 +133,7 @@ def test_p10_a_journal_of_a_newer_version_is_refused_with_the_next_step(tmp_path
     newer = json.loads(state._durable(tmp_path / "services/chat/journal").read() or b"") | {"schema": SCHEMA + 1}
     state._durable(tmp_path / "services/chat/journal").write(json.dumps({**newer, "new_key": None}).encode())
 
-    with pytest.raises(Unreadable, match=f"has format {SCHEMA + 1}; sparkops .* reads format {SCHEMA}") as caught:
+    with pytest.raises(Unreadable, match=f"has format {SCHEMA + 1}, expected {SCHEMA}") as caught:
         state.journal("chat")
 
     assert caught.value.exit_code == NeedsOperator.exit_code

@@ -24,6 +24,7 @@ from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 from tests.guard.disk import fill, mounted
+from tests.guard.test_gateway_front import released
 
 RANK = RankSpec("spark-1", "chat-q-1-blue", 61.5, '{"image": "sha256:1"}')
 DEPLOYMENT = Deployment("q-1", Slot.BLUE, (Replica((RANK, RankSpec("spark-2", "chat-q-1-blue"))),))
@@ -102,7 +103,7 @@ def test_what_a_newer_version_wrote_is_refused_with_the_next_step(state: State, 
     newer = json.loads(text) | {"schema": SCHEMA + 1}
     state._durable(file).write(json.dumps(newer).encode())
 
-    with pytest.raises(Unreadable, match=f"{kind}: unreadable: .*has format 3; sparkops .* reads format 2") as caught:
+    with pytest.raises(Unreadable, match=f"{kind}: unreadable: .*has format 3, expected 2") as caught:
         state.journal("chat") if kind == "journal" else state.record("chat")
 
     assert caught.value.next_step.startswith("Update sparkops on this machine")
@@ -346,11 +347,13 @@ def test_secrets_that_no_journal_needs_are_removed_once_they_are_old(state: Stat
 
 
 def test_secrets_are_those_of_every_release_that_a_journal_may_return_to() -> None:
-    releases = [replace(DEPLOYMENT, release=f"q-{number}") for number in range(3)]
+    spec = {**json.loads(next(released("127.0.0.1").heads).spec), "token": "d" * 64}
+    replica = Replica((RankSpec("n1", "q-r0", spec=json.dumps(spec)),))
+    releases = [Deployment(f"q-{number}", Slot.BLUE, (replica,)) for number in range(3)]
     swapping = replace(JOURNAL, active=releases[0], previous=releases[1], swap=None)
     swapping = swapping.begun("2", Mode.ACROSS, releases[2], automatic=True)
 
-    assert secrets(swapping) == {"ray-q-0-blue", "ray-q-1-blue", "ray-q-2-blue"}
+    assert secrets(swapping) == {f"ray-q-{number}-blue-{'d' * 16}" for number in range(3)}
     assert secrets(replace(swapping, previous=None)) == secrets(swapping), "the release before the swap"
 
 
@@ -373,7 +376,7 @@ def test_the_membership_returns_with_its_key_and_shows_it_to_nobody(state: State
     assert repr(key) not in repr(membership)
     newer = json.loads((state.directory / "membership.json").read_text()) | {"schema": SCHEMA + 1}
     (state.directory / "membership.json").write_text(json.dumps(newer))
-    with pytest.raises(Unreadable, match="schema 3"):
+    with pytest.raises(Unreadable, match="has format 3, expected 2"):
         state.membership()
 
 

@@ -71,12 +71,12 @@ def test_an_unreadable_journal_is_not_an_empty_one() -> None:
     assert not replace(serving(), needs_operator="no progress in phase 'start'").unreadable
 
 
-def test_a_journal_of_a_newer_version_is_refused_with_the_next_step() -> None:
+def test_a_journal_of_another_format_is_refused_with_the_next_step() -> None:
     newer = {**json.loads(wire.dump(Journal, EMPTY)), "schema": SCHEMA + 1}
 
-    with pytest.raises(WireError, match=f"schema {SCHEMA + 1}") as caught:
+    with pytest.raises(WireError, match=f"Journal has format {SCHEMA + 1}, expected {SCHEMA}") as caught:
         read("chat", "n1", {**REPLY, "journal": newer})
-    assert "newer one" in caught.value.next_step
+    assert "Update sparkops" in caught.value.next_step
 
 
 def test_what_serves_is_replaced_from_its_slot() -> None:
