@@ -167,13 +167,15 @@ def test_a_gateway_whose_volume_is_empty_is_replaced(world: World, machine: Mach
 
 @pytest.mark.parametrize("case", [CASES[0]], indirect=True, ids=lambda case: case.name)
 def test_a_guard_that_cannot_read_the_journals_changes_nothing(machine: Machine, change: Change) -> None:
-    machine.fails, machine.complaint = lambda line: int("sparkops.guard.check" in line), "chat/journal: unreadable"
+    machine.fails = lambda line: int("sparkops.guard.check" in line)
+    machine.complaint = "chat/journal: unreadable: Journal has format 1, expected 2\n  next: With version 0.1.0: stop"
     old = machine.containers[GUARD]
 
     with pytest.raises(NotReady, match=r"(?s)guard not replaced: .*chat/journal: unreadable") as refused:
         change.ensure()
 
     assert (refused.value.exit_code, machine.containers[GUARD] is old) == (5, True)
+    assert refused.value.next_step == "With version 0.1.0: stop"
     assert changed(machine) == ["run"]
 
 

@@ -105,10 +105,10 @@ def test_the_envelope_has_the_highest_term_and_revision_of_the_orders() -> None:
             messages.read_orders(wrong, wire.dump(Orders, orders))
 
 
-def test_a_message_of_a_newer_version_is_refused_with_the_next_step() -> None:
+def test_a_message_of_another_format_is_refused_with_the_next_step() -> None:
     newer = json.loads(wire.dump(Envelope, ENVELOPE)) | {"schema": SCHEMA + 1, "colour": "blue"}
 
-    with pytest.raises(WireError, match="Envelope: schema 3") as caught:
+    with pytest.raises(WireError, match="Envelope has format 3, expected 2") as caught:
         messages.unpack(json.dumps(newer).encode() + b"\n{}")
 
     assert caught.value.next_step

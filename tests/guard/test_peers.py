@@ -466,7 +466,7 @@ def resigned(packed: bytes, key: bytes = KEY, **changes: Any) -> bytes:
         (lambda reply: resigned(reply, term=4), "term is 4, expected 3"),
         (lambda reply: resigned(reply, revision=16), "revision is 16, expected 17"),
         (lambda reply: resigned(reply, link="x"), "link is 'x', expected "),
-        (lambda reply: resigned(reply, schema=9), "schema 9; expected up to 2"),
+        (lambda reply: resigned(reply, schema=9), "has format 9, expected 2"),
         (lambda _: b"", "HTTP 200"),
         (lambda _: b"x" * (messages.MAX_BYTES + 1), "its signature does not match"),
     ],
