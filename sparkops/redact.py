@@ -111,6 +111,12 @@ def _url(word: re.Match[str]) -> str:
     return CREDENTIALS.sub(MASK, word[0][:end]) + word[0][end:]
 
 
+def kind_of_key(text: str) -> str:
+    """Return what the first key in the text is, such as `an API key`; empty without one."""
+    match = KEY.search(text)
+    return list(KINDS)[(match.lastindex or 1) - 1] if match else ""
+
+
 def shell(words: Iterable[str]) -> str:
     """Return the words of a shell command as text, with *** in place of values that may be secrets.
 

@@ -25,6 +25,7 @@ from sparkops.gateway.capacity import (
 from sparkops.gateway.files import Secrets
 from sparkops.render.context import Content, Context, pack
 from sparkops.render.debian import upgraded
+from sparkops.render.dockerfile import dockerfile
 from sparkops.render.sandbox import fill
 
 NAME = names.GATEWAY
@@ -122,7 +123,7 @@ def hashed(api_keys: Iterable[str]) -> str:
 
 def gateway_dockerfile(templates: Mapping[str, str], image: str = IMAGE, day: str | None = None) -> str:
     """Return the Dockerfile of the gateway's image, with Debian's packages of a day; that of sparkops if None."""
-    return upgraded(fill("gateway/Dockerfile.j2", templates, image=image), day)
+    return upgraded(dockerfile("gateway/Dockerfile.j2", templates, image=image), day)
 
 
 def gateway_context(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from sparkops.render.context import Content, Context, directories, pack
 from sparkops.render.debian import upgraded
-from sparkops.render.sandbox import fill
+from sparkops.render.dockerfile import dockerfile
 
 DISK_GIB = 1.0
 """Free space in GiB that a node needs before the image is built."""
@@ -33,7 +33,7 @@ NAME = re.compile(rb"\w+")
 
 def guard_dockerfile(templates: Mapping[str, str], image: str = DEBIAN, day: str | None = None) -> str:
     """Return the Dockerfile of the guard's image, with Debian's packages of a day; that of sparkops if None."""
-    return upgraded(fill("guard/Dockerfile.j2", templates, image=image, packages=PACKAGES), day)
+    return upgraded(dockerfile("guard/Dockerfile.j2", templates, image=image, packages=PACKAGES), day)
 
 
 def guard_context(

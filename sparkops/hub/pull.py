@@ -22,7 +22,7 @@ from sparkops.nodes.program import parsed
 from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
 from sparkops.render.context import Content, Context, index, pack, places
 from sparkops.render.debian import upgraded
-from sparkops.render.sandbox import fill
+from sparkops.render.dockerfile import dockerfile
 from sparkops.transfer import transfer
 from sparkops.weights import commands, models
 from sparkops.weights.checkpoint import Checkpoint, ModelDirectory
@@ -37,7 +37,7 @@ DISK_GIB = 1.0
 
 def hub_dockerfile(templates: Mapping[str, str], image: str = IMAGE, day: str | None = None) -> str:
     """Return the Dockerfile of the image, with Debian's packages of a day; that of sparkops if None."""
-    return upgraded(fill("hub/Dockerfile.j2", templates, image=image), day)
+    return upgraded(dockerfile("hub/Dockerfile.j2", templates, image=image), day)
 
 
 def hub_context(

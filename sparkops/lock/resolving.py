@@ -9,7 +9,7 @@ from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
 from sparkops.render.context import Content, Context, build_args, index, pack, places
-from sparkops.render.sandbox import fill
+from sparkops.render.dockerfile import dockerfile
 
 ANSWER = "/opt/sparkops/requirements.txt"
 """The file in the image with the output of `uv pip compile --generate-hashes`."""
@@ -46,7 +46,7 @@ def resolving_context(
         "requested": requested,
     }
     files: dict[str, Content] = {
-        "Dockerfile": fill("lock/Dockerfile.j2", templates, **values).encode(),
+        "Dockerfile": dockerfile("lock/Dockerfile.j2", templates, recipe.image, **values).encode(),
         "lock/": b"",
         "lock/requirements.txt": "".join(f"{package}\n" for package in (before.packages if before else ())).encode(),
         **places(inputs),

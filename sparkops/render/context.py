@@ -13,7 +13,7 @@ from sparkops.config import recipe_file
 from sparkops.config.assets import SHARED_MODS, TEMPLATE, BuildInputs, WheelFile
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
-from sparkops.render.sandbox import fill
+from sparkops.render.dockerfile import dockerfile
 
 MOUNT = "source=wheels,"
 MOUNTED_WHEELS = "/run/sparkops/wheels"
@@ -37,17 +37,17 @@ class Context:
 
 
 def render(recipe: Recipe, templates: Mapping[str, str]) -> str:
-    """Return the Dockerfile of a recipe. Raises ConfigError with the template's file and line."""
+    """Return the Dockerfile of a recipe, checked. Raises ConfigError with the template's file and line."""
     name = f"{recipe.image.template}{TEMPLATE}"
     if name not in templates:
         names = ", ".join(sorted(key.removesuffix(TEMPLATE) for key in templates if key.endswith(TEMPLATE)))
         raise ConfigError(recipe.file, 1, "image.template", f"expected one of: {names}")
-    return fill(name, templates, recipe=recipe)
+    return dockerfile(name, templates, recipe.image, recipe=recipe)
 
 
-def mounts_wheels(dockerfile: str) -> bool:
-    """Return whether a build uses the wheels of the inventory."""
-    return MOUNT in dockerfile
+def mounts_wheels(text: str) -> bool:
+    """Return whether a build uses the wheels of the inventory, from its Dockerfile."""
+    return MOUNT in text
 
 
 def build_context(
@@ -57,10 +57,10 @@ def build_context(
 
     Wheels count only if the Dockerfile mounts them.
     """
-    dockerfile = render(recipe, templates)
-    inputs = inputs if mounts_wheels(dockerfile) else replace(inputs, wheels=())
+    text = render(recipe, templates)
+    inputs = inputs if mounts_wheels(text) else replace(inputs, wheels=())
     files: dict[str, Content] = {
-        "Dockerfile": dockerfile.encode(),
+        "Dockerfile": text.encode(),
         "mods/": b"",
         **places(inputs),
         **_template_files(recipe, templates),

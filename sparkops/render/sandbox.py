@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
+from types import GeneratorType, TracebackType
+from typing import cast
 
 from jinja2 import FunctionLoader, StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import SandboxedEnvironment
@@ -35,6 +36,27 @@ def fill(name: str, templates: Mapping[str, str], **values: object) -> str:
     except TemplateError as error:
         raise _translate(error, name) from error
     return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
+
+
+def origins(name: str, templates: Mapping[str, str], **values: object) -> list[int]:
+    """Return the line of the template for each line of its text that is not blank.
+
+    The text of a macro has the line that calls it.
+    """
+    template = _environment(frozenset(templates.items())).get_template(name)
+    pieces = cast("GeneratorType[str, None, None]", template.root_render_func(template.new_context(values)))
+    source, lines, begins = templates[name].split("\n"), list[int](), True
+    for piece in pieces:
+        frame = pieces.gi_frame
+        at = template.get_corresponding_lineno(frame.f_lineno) if frame else 1
+        for number, part in enumerate(piece.split("\n")):
+            begins = begins or number > 0
+            if part.strip() and begins:
+                if piece in templates[name]:
+                    at = next((line for line in range(at, len(source) + 1) if part in source[line - 1]), at)
+                lines.append(at)
+                begins = False
+    return lines
 
 
 @lru_cache(maxsize=8)

@@ -15,6 +15,7 @@ import typer
 from sparkops import __version__
 from sparkops.cli.main import app
 from sparkops.cli.options import seconds
+from sparkops.config import assets
 from tests.cli.conftest import Sparkops
 
 VERBS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
@@ -188,6 +189,27 @@ def test_a_dry_build_connects_to_nothing(sparkops: Sparkops) -> None:
     assert ran.code == 0
     assert "sparkops/tiny-qwen3-cpu:" in ran.err
     assert "docker build --progress=plain" in ran.err
+
+
+@pytest.mark.usefixtures("refusing")
+@pytest.mark.parametrize("verb", ["render", "build"])
+def test_a_template_without_a_timeout_in_one_stage_is_refused_before_a_node_is_asked(
+    sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    templates = assets.load_templates()
+    name = "vllm-cpu.Dockerfile.j2"
+    stage = 'FROM debian AS late\nRUN uv pip install "$TORCH_PIN"\n'
+    monkeypatch.setattr(assets, "load_templates", lambda: templates | {name: f"{stage}{templates[name]}"})
+
+    ran = sparkops(verb, "tiny-qwen3-cpu")
+
+    first, second = ran.err.splitlines()
+    assert ran.code == 2
+    assert first.startswith(f"sparkops: templates/{name}:2: stage late: uv runs without UV_HTTP_TIMEOUT, expected ENV")
+    assert second.startswith(
+        f"templates/{name}:2: stage late: uv runs without UV_OVERRIDE, expected a file with torch=="
+    )
+    assert not Path("Dockerfiles").exists()
 
 
 @pytest.mark.local

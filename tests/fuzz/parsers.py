@@ -30,6 +30,7 @@ from sparkops.lock import finished, resolving
 from sparkops.network import commands, firewall, nccl_log
 from sparkops.network.facts import parse_fabric
 from sparkops.nodes import host
+from sparkops.render.dockerfile import problems
 from sparkops.smoke import garbage, prompts
 from sparkops.startup import advice
 from sparkops.startup.verdict import Line, Sample, Watch, advance
@@ -111,6 +112,8 @@ PARSERS: Mapping[str, Parser] = {
     "command of another tool": Parser(lambda text: command_lines.words(command_lines.filled(text, {"a": "b"})[0])),
     "variables of a shell": Parser(lambda text: command_lines.expanded(text, {"a": "b"})),
     "URL": Parser(fields.url, (ValueError, PydanticCustomError)),
+    "Dockerfile": Parser(lambda text: [*problems(text)]),
+    "script of a RUN": Parser(lambda text: [*problems(f"FROM a\nENV A=$A\nRUN {text}")]),
     "answer": Parser(partial(prompts.holds, "Paris")),
     "words of an answer": Parser(garbage.worded),
     "runs of an answer": Parser(garbage.longest_run),
