@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from sparkops.config import inventory
-from tests import bench_copies, bench_gateway, bench_lint, bench_start, bench_status, bench_text, bench_watch
+from tests import bench_copies, bench_gateway, bench_start, bench_status, bench_text, bench_watch
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.measuring import BIN, measure, run
 
@@ -14,7 +14,7 @@ RECIPE = "recipes/tiny-qwen3-cpu.yaml"
 
 def main() -> int:
     """Measure, print, and fail where a promise does not hold."""
-    promises = {**bench_start.promises(), **bench_lint.promises(), **bench_status.promises(), **bench_text.promises()}
+    promises = {**bench_start.promises(), **bench_status.promises(), **bench_text.promises()}
     nodes = RealFleet.up(3)
     fleet = inventory.load(nodes.inventory)
     promises |= {**verbs(nodes), **bench_copies.measure(nodes, fleet), **bench_gateway.measure(nodes)}

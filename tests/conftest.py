@@ -39,8 +39,6 @@ LOCAL = {
     "hub/test_pull.py",
     "images/test_build.py",
     "images/test_load.py",
-    "lint/test_ours.py",
-    "lint/test_verb.py",
     "network/test_preflight.py",
     "nodes/test_connect.py",
     "nodes/test_docker_api.py",

@@ -267,8 +267,8 @@ def test_no_module_draws_from_a_predictable_generator() -> None:
     ]
 
 
-ENGINE_ROOMS = ("engines/", "convert/", "lint/")
-"""What knows engines by name: convert reads recipes of their tools, lint reads Dockerfiles of their images."""
+ENGINE_ROOMS = ("engines/", "convert/")
+"""What knows engines by name: convert reads recipes of their tools."""
 NAMES_VLLM = {
     "cli/demo.py": "the option --vllm",
     "cli/recipes.py": "a column, and its key in JSON",

@@ -33,7 +33,6 @@ OWN = {
     "convert/command_lines.py",
     "config/shipped.py",  # files of the wheel
     "foreign.py",
-    "lint/dockerfile.py",
     "guard_client/leader.py",  # what `dumps` has just written
     "status/node_survey.py",  # runs alone, on the node that it reads
     "traffic/report.py",  # what this program has written

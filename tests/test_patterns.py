@@ -9,7 +9,6 @@ import pytest
 from tests.patterns import Expression, slow, tables, written
 
 EXEMPT = {
-    "sparkops/lint/": "the verb ends with the next release; it reads the operator's own files",
     "templates/stand-in/": "the engine of tests and of the demo, which reads their own prompts",
     "templates/gateway/program/disk.py": "the certificate that the operator gave the gateway",
     "sparkops/guard_client/image.py": "the source of sparkops itself, of which it makes the image of the guard",

@@ -80,7 +80,6 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
         "build": Verb("images", "build", "Build and verify an image on its nodes"),
         "images": Verb("images", "family", "Manage images on the nodes"),
         "render": Verb("recipes", "render", "Render recipes to Dockerfiles"),
-        "lint": Verb("lint", "lint", "Check Dockerfiles and recipes"),
     },
     "Deploy": {
         "fit": Verb("deploy", "fit", "Predict a recipe's memory use on its nodes"),

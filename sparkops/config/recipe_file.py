@@ -21,19 +21,22 @@ from sparkops.config.recipe import Origin, Recipe
 from sparkops.config.source import Source
 from sparkops.engines import ENGINES
 from sparkops.errors import ConfigError
+from sparkops.redact import kind_of_key, redacted
 
 SUFFIX = ".lock"
+ARCHITECTURES = ("TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST")
+SPARK = frozenset({"12.0", "12.0f", "12.1", "12.1a", "12.1f"})
+"""Architectures whose code runs on the GPU of a Spark. Code for 12.0a does not."""
 HUMAN = re.compile(r"(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?)[kKmMgGtT]?")
 """A number with a suffix that vLLM accepts, as in 32k (human_readable_int in vllm/engine/arg_utils.py of 0.23.0)."""
 
 
-def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = (), *, parts: bool = True) -> Recipe:
+def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = ()) -> Recipe:
     """Read and check a recipe, against the `nodes` of an inventory if they are given, and apply its lock.
 
-    Each KEY=VALUE of `set_` replaces a value for this one time. `parts` requires its template and mods to exist; lint
-    has a rule for them. Raises ConfigError or UsageError.
+    Each KEY=VALUE of `set_` replaces a value for this one time. Raises ConfigError or UsageError.
     """
-    read, recipe = _read(file, nodes, set_, parts=parts)
+    read, recipe = _read(file, nodes, set_)
     lock = read_lock(lock_file(file))
     if lock is not None:
         if lock.made_for != fingerprint(recipe.image):
@@ -46,15 +49,15 @@ def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] =
 
 def load_unlocked(file: Path, nodes: Collection[str] | None = None) -> Recipe:
     """Read and check a recipe without its lock. Raises ConfigError."""
-    return _read(file, nodes, (), parts=True)[1]
+    return _read(file, nodes, ())[1]
 
 
-def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str], *, parts: bool) -> tuple[Source, Recipe]:
+def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str]) -> tuple[Source, Recipe]:
     read = overlay.read(file)
     overlay.apply(read, set_)
     recipe = source.validate(read, Recipe, "All keys: sparkops schema recipe --markdown")
     recipe._origin = Origin(file)
-    problems = [*_problems(recipe, file, nodes), *(_missing_parts(recipe.image) if parts else ())]
+    problems = [*_problems(recipe, file, nodes), *_missing_parts(recipe.image), *_secrets((), read.data)]
     if problems:
         raise ConfigError.joined([read.fail(where, problem) for where, problem in problems])
     return read, recipe
@@ -70,6 +73,7 @@ def _problems(recipe: Recipe, file: Path, nodes: Collection[str] | None) -> Iter
     yield from opt_in.refusals(recipe.serve, recipe.engine, _code(recipe))
     yield from _missing_template(recipe)
     yield from _out_of_range(recipe)
+    yield from _other_gpus(recipe)
 
 
 def _code(recipe: Recipe) -> Iterator[opt_in.Need]:
@@ -97,6 +101,29 @@ def _out_of_range(recipe: Recipe) -> Iterator[tuple[Location, str]]:
             yield where, f"expected a share of the memory above 0 and up to 1, such as 0.85; got {value!r}"
         if flag == engine.window_flag and value != "auto" and not (number is not None and number >= 1):
             yield where, f"expected a number of tokens such as 32768 or 32k, or auto; got {value!r}"
+
+
+def _other_gpus(recipe: Recipe) -> Iterator[tuple[Location, str]]:
+    """Yield each list of architectures to compile for without that of a Spark, which could not run the code."""
+    for name in ARCHITECTURES if recipe.backend != "cpu" else ():
+        value = recipe.serve.env.get(name)
+        if value and SPARK.isdisjoint(re.split(r"[;, ]", value.replace("+PTX", ""))):
+            yield ("serve", "env", name), f"{value} has no architecture of a Spark's GPU, expected 12.1a"
+
+
+def _secrets(where: Location, value: object) -> Iterator[tuple[Location, str]]:
+    """Yield each value that looks like a key: a recipe is committed, and `docker inspect` shows what it sets.
+
+    A proxy may have a password in its URL, which no output of sparkops shows.
+    """
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _secrets((*where, key), inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _secrets((*where, number), inner)
+    elif isinstance(value, str) and (kind := kind_of_key(redacted(value))):
+        yield where, f"contains {kind}, expected no secret in a recipe; a file of mode 0600 on the node can hold it"
 
 
 def _number(value: object) -> float | None:

@@ -71,7 +71,7 @@ def test_status_imports_no_docker_sdk_and_no_recipe() -> None:
     code, modules, _ = imported("status", "--help")
 
     ours = {module.removeprefix("sparkops.") for module in modules if module.startswith("sparkops.")}
-    unused = ("lint", "render", "release", "config.recipe", "nodes.connected", "nodes.docker_api", "deploy", "smoke")
+    unused = ("render", "release", "config.recipe", "nodes.connected", "nodes.docker_api", "deploy", "smoke")
     assert code == 0
     assert modules.isdisjoint({"docker", "jinja2", "prometheus_client", "requests", "rich", "urllib3"})
     assert "invoke.config" not in modules
@@ -95,7 +95,7 @@ def test_a_verb_that_sends_one_intent_renders_nothing(verb: str) -> None:
     ours = {module.removeprefix("sparkops.") for module in modules if module.startswith("sparkops.")}
     assert code == 0
     assert "jinja2" not in modules
-    assert [module for module in ours if module.startswith(("lint", "convert", "render", "images.build"))] == []
+    assert [module for module in ours if module.startswith(("convert", "render", "images.build"))] == []
 
 
 def test_a_verb_imports_no_other_verb() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from sparkops.config import recipe_file, shipped
 from sparkops.config.fields import PUBLIC
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
-from sparkops.errors import ConfigError
+from sparkops.errors import ConfigError, SparkopsError
 from tests import examples
 from tests.examples import RECIPE
 
@@ -244,7 +247,73 @@ def test_a_template_or_mod_that_does_not_exist_is_refused_at_its_line(
     assert str(caught.value).startswith(f"q.yaml:{line}: {error}")
     assert "vllm-cpu" in str(caught.value).rpartition(": ")[2]
     assert "mend" not in str(caught.value).rpartition("one of: ")[2]
-    assert recipe_file.load(file, parts=False).image.mods == image.get("mods", [])
+
+
+GPU = {
+    "image.template": "vllm-wheels",
+    "image.base": "nvidia/cuda:13.0.2-devel-ubuntu24.04",
+    "image.torch": {"version": "2.11.0", "backend": "cu130"},
+    "image.vllm": "vllm==0.23.0",
+}
+
+
+@pytest.mark.parametrize("value", ["12.1a", "12.0", "8.9;12.1", "9.0 12.0+PTX", "12.0f,12.1f"])
+def test_code_for_a_spark_is_accepted(value: str) -> None:
+    file = written({**GPU, "serve.env": {"TORCH_CUDA_ARCH_LIST": value, "FLASHINFER_CUDA_ARCH_LIST": value}})
+
+    assert recipe_file.load(file).serve.env["TORCH_CUDA_ARCH_LIST"] == value
+
+
+@pytest.mark.parametrize("name", ["TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST"])
+def test_code_for_other_gpus_is_refused_except_on_a_cpu(name: str) -> None:
+    env = {"serve.env": {name: "9.0a;12.0a"}}
+    assert recipe_file.load(written(env)).serve.env[name] == "9.0a;12.0a"
+
+    with pytest.raises(ConfigError) as caught:
+        recipe_file.load(written({**GPU, **env}))
+
+    assert str(caught.value).endswith(
+        f"serve.env.{name}: 9.0a;12.0a has no architecture of a Spark's GPU, expected 12.1a"
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "place"),
+    [
+        ("description", "with hf_abcdefghijklmnopqrst", "description"),
+        ("serve.args", {"tool-call-parser": "sk-abcdefghijklmnopqrst"}, "serve.args.tool-call-parser"),
+    ],
+)
+def test_a_key_in_a_recipe_is_refused_and_not_printed(where: str, value: object, place: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        recipe_file.load(written({where: value}))
+
+    assert f" {place}" in str(caught.value)
+    assert ", expected no secret in a recipe; " in str(caught.value)
+    assert "abcdefghijklmnopqrst" not in str(caught.value)
+
+
+SPECIAL: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "socket": lambda file: socket.socket(socket.AF_UNIX).bind(str(file)),
+    "device": lambda file: file.symlink_to("/dev/zero"),
+    "large": lambda file: file.write_bytes(b"#" * (16 * 2**20 + 1)),
+}
+SPECIAL_FILE = "expected a regular file|No such device"  # ENXIO: a socket
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("name", ["q.yaml", "q.lock"])
+def test_a_file_of_another_kind_or_size_is_refused_at_once(kind: str, name: str) -> None:
+    SPECIAL[kind](Path(name))
+    if name == "q.lock":
+        written({})
+
+    with pytest.raises(SparkopsError, match="larger than" if kind == "large" else SPECIAL_FILE) as caught:
+        recipe_file.load(Path("q.yaml"))
+
+    assert caught.value.exit_code == 2
 
 
 def test_an_unknown_template_of_the_recipe_below_is_refused_where_it_is_written() -> None:

@@ -1,6 +1,6 @@
-"""Choose files for the corpora: `python -m tests.corpora.collect CLONES` prints one line for each.
+"""Choose files for the corpus: `python -m tests.corpora.collect CLONES` prints one line for each.
 
-CLONES is a directory of bare git clones, OWNER+NAME/repo each; every Dockerfile and every recipe of them is taken once.
+CLONES is a directory of bare git clones, OWNER+NAME/repo each; every recipe of them is taken once.
 docs/evidence has those that were chosen on 22 November 2026; `recorded` reads them again.
 """
 
@@ -15,16 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DOCKERFILE = re.compile(r"(?i)(.*/)?([^/]*[.-])?(dockerfile|containerfile)([._-][^/]*)?")
-NO_DOCKERFILE = re.compile(r"(?i).*\.(j2|md|dockerignore|sh|py|ya?ml|template|tmpl|png)")
 RECIPE = re.compile(r"(?!.*(\.sparkrun|benchmark)).*recipe.*\.ya?ml")
 THEIRS = re.compile(rb"^(recipe_version|runtime|command|defaults|container):", re.MULTILINE)
-LIMITED = {"dusty-nv/jetson-containers": re.compile(r"packages/(llm|vllm|attention|ml|pytorch)/")}
-"""Repositories of hundreds of Dockerfiles, of which only these are about inference."""
 
 
 class Entry(NamedTuple):
-    """A file of a corpus."""
+    """A file of the corpus."""
 
     kind: str
     repository: str
@@ -44,14 +40,13 @@ def entries(clones: Path) -> Iterator[tuple[Entry, bytes]]:
         repository = clone.parent.name.replace("+", "/", 1)
         commit = git(clone, "rev-parse", "HEAD").decode().strip()
         for path in git(clone, "ls-tree", "-r", "--name-only", "HEAD").decode().splitlines():
-            limit = LIMITED.get(repository)
-            if not (kind := kind_of(path)) or (limit and not limit.match(path)):
+            if not RECIPE.fullmatch(path):
                 continue
             content = git(clone, "show", f"HEAD:{path}")
             digest = hashlib.sha256(content).hexdigest()
-            if digest not in taken and (kind == "Dockerfile" or THEIRS.search(content)):
+            if digest not in taken and THEIRS.search(content):
                 taken.add(digest)
-                yield Entry(kind, repository, path, commit, digest), content
+                yield Entry("recipe", repository, path, commit, digest), content
 
 
 def recorded(clones: Path, manifest: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Entry, bytes]]:
@@ -62,13 +57,6 @@ def recorded(clones: Path, manifest: Iterable[Mapping[str, Any]]) -> Iterator[tu
         if hashlib.sha256(content).hexdigest() != entry.sha256:
             raise ValueError(f"{entry.repository}: {entry.path}: not the content of the manifest")
         yield entry, content
-
-
-def kind_of(path: str) -> str:
-    """Return Dockerfile or recipe; empty for another file."""
-    if DOCKERFILE.fullmatch(path) and not NO_DOCKERFILE.fullmatch(path):
-        return "Dockerfile"
-    return "recipe" if RECIPE.fullmatch(path) else ""
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def test_each_path_target_and_module_exists(page: Page) -> None:
 
 
 def _exists(path: str) -> bool:
-    roots = (ROOT, ROOT / "sparkops", ROOT / "sparkops/lint", ROOT / "tests")
+    roots = (ROOT, ROOT / "sparkops", ROOT / "tests")
     parent, _, name = path.rpartition("/")
     return any(any(root.glob(parent if "*" in name else path)) for root in roots)
 

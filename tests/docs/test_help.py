@@ -23,7 +23,6 @@ OTHERWISE = {
     "gateway rebuild",
     "import",
     "init",
-    "lint",
     "models verify",
     "node cordon",
     "node drain",

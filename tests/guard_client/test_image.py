@@ -33,7 +33,7 @@ DEBIAN = {
     "yaml": "python3-yaml",
 }
 OPERATORS = (
-    *("cli/", "lint/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py"),
+    *("cli/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py"),
     *(
         "engines/gates.py",
         "engines/image_facts.py",

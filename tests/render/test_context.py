@@ -236,9 +236,10 @@ def own(sent: Context) -> tuple[tuple[str, Content], ...]:
 def test_a_mistake_of_a_recipe_names_the_file_in_which_it_is(tmp_path: Path) -> None:
     file = tmp_path / "mine/q.yaml"
     file.parent.mkdir()
-    image = {**examples.RECIPE["image"], "mods": ["nope"], "template": "no"}
-    file.write_text(yaml.safe_dump({**examples.RECIPE, "image": image}))
-    loaded = load(file, parts=False)
+    file.write_text(yaml.safe_dump(examples.RECIPE))
+    valid = load(file)
+    image = valid.image.model_copy(update={"mods": ["nope"], "template": "no"})
+    loaded = valid.model_copy(update={"image": image})
     locked = loaded.with_lock(Lock(made_for="0" * 64, machine="x", parent=Parent(name="x:1"), whole=False))
     of_lock = locked.model_copy(update={"image": RECIPE.image})
 
