@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,8 @@ def test_a_plan_prints_what_runs_and_changes_nothing(make: Make) -> None:
     assert lines[:3] == ["n2: drain", "chat: move to n1", f"service chat, release {release}, mode across"]
     assert f"n1: docker start {release}-green-r0" in lines
     assert (journal(world), peer(world, "n2").requests("set_cordon")) == (before, [])
-    (row,) = plan.as_json()["services"]  # type: ignore[misc,var-annotated,attr-defined]
+    services: Any = plan.as_json()["services"]
+    (row,) = services
     assert (row["action"], row["release"], row["nodes"], row["to"]) == ("move", release, ["n2"], ["n1"])
 
 
