@@ -30,6 +30,10 @@ class Pruning:
     removals: tuple[Command, ...]
     free: int | None
 
+    def still(self, now: Pruning) -> list[Command]:
+        """Return the removals that are planned now too: an operator has agreed to no other."""
+        return [removal for removal in self.removals if removal in now.removals]
+
 
 def prepare(connected: Connected, nodes: Sequence[str]) -> dict[str, Pruning]:
     """Return what may be removed from `nodes`. Changes nothing.
@@ -39,20 +43,29 @@ def prepare(connected: Connected, nodes: Sequence[str]) -> dict[str, Pruning]:
     name is unknown.
     """
     disks = connected.only(nodes).all(read_disk)
+    journals = readable(connected.all(states))
+    return {node: Pruning(plan(disk, journals), disk.free) for node, disk in disks.items()}
+
+
+def readable(states: Mapping[str, Mapping[str, ServiceState | SparkopsError]]) -> list[Journal]:
+    """Return every journal, from what the guard of each node says of its services. Pure.
+
+    Raises all that cannot be read, with their nodes: which releases they need is unknown.
+    """
     journals: list[Journal] = []
     problems: list[SparkopsError] = []
-    for node, states in connected.all(_states).items():
-        for state in states.values():
+    for node, services in states.items():
+        for state in services.values():
             if isinstance(state, SparkopsError):
                 problems.append(NeedsOperator(f"{node}: {state}", next_step=state.next_step))
             else:
                 journals.append(state.journal)
     if problems:
         raise joined(problems)
-    return {node: Pruning(plan(disk, journals), disk.free) for node, disk in disks.items()}
+    return journals
 
 
-def _states(member: Member) -> dict[str, ServiceState | SparkopsError]:
+def states(member: Member) -> dict[str, ServiceState | SparkopsError]:
     """Return the services of a node's guard; none before a deploy has created it.
 
     Raises NotReady for a guard whose container was removed: its journals are still in its volume.
@@ -107,9 +120,7 @@ def remove(
         allowed = prepare(connected, list(planned))
 
         def on_node(member: Member) -> Pruning:
-            still = set(allowed[member.name].removals)
-            due = [removal for removal in planned[member.name].removals if removal in still]
-            removed, errors = run_removals(member, due, report)
+            removed, errors = run_removals(member, planned[member.name].still(allowed[member.name]), report)
             if errors:
                 raise joined(errors)
             return Pruning(tuple(removed), _free(host.parse(member.node.run(host.PREFLIGHT).stdout)))
