@@ -251,8 +251,8 @@ def render(
 ) -> None:
     """Render recipes to Dockerfiles
 
-    Writes Dockerfiles/NAME.Dockerfile. Refuses one of which a stage lacks the timeout of its installer or the torch of
-    the recipe, or has a secret.
+    Writes Dockerfiles/NAME.Dockerfile. Refuses one of which a stage lacks the timeout of uv or the torch of the recipe,
+    or has a secret.
 
     Exit code 1 if --check finds a difference.
 

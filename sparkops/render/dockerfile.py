@@ -1,23 +1,24 @@
 """Fill the template of a Dockerfile, and check each stage of the result before Docker builds it.
 
-A stage that starts from an image inherits nothing from the stages before it, so that each one needs the timeouts of its
-installers and the torch of its recipe. No stage may hold a secret: everyone who can pull the image can read it. The
-rest of a Dockerfile is the business of hadolint, and the gate inspects the image.
+A stage that starts from an image inherits nothing from the stages before it, so each stage of a recipe states the
+timeout of uv and the torch of the recipe, whatever it runs: no shell is read for that. No stage may hold a secret:
+everyone who can pull the image can read it. The gate inspects what the image has in the end, also by pip; the rest of a
+Dockerfile is the business of hadolint.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from sparkops.command import unquote
 from sparkops.config.image import Image
 from sparkops.errors import ConfigError
 from sparkops.redact import kind_of_key, names_secret
 from sparkops.render.sandbox import ROOT, fill, origins
-from sparkops.render.stages import ASSIGNMENT, PRINTS, Command, Instruction, Stage, settings, steps
 
 MOST = 64 * 1024
 """Characters of a Dockerfile."""
@@ -46,141 +47,171 @@ def dockerfile(name: str, templates: Mapping[str, str], recipe_image: Image | No
 
 
 def problems(text: str, image: Image | None = None) -> Iterator[Problem]:
-    """Yield what is wrong in each stage of a Dockerfile, by line."""
+    """Yield what is wrong in each stage of a Dockerfile, by line: in a recipe's with its `image`, or in one of ours."""
     if len(text) > MOST:
         yield Problem(1, f"the Dockerfile has {len(text)} characters, expected at most {MOST}")
         return
-    rules = _Rules(image, overrides="UV_OVERRIDE" in text or "--override" in text)
-    for one, stage, commands in steps(text):
+    stages, stage = dict[str, Stage](), Stage()
+    for one in instructions(text):
         yield from _secrets(one)
-        for command in commands:
-            yield from (Problem(one.line, problem) for problem in rules.check(stage, command))
+        if one.keyword == "FROM":
+            yield from stage.lacks(image, stage.line)
+            source, *named = one.words or [""]
+            name = (named[1] if len(named) == 2 else str(len(stages))).lower()
+            stage = stages[name] = stages.get(source.lower(), Stage()).child(name, one.line)
+        stage.read(one)
+        yield from (Problem(one.line, problem) for problem in _another(one, image))
+        if one.keyword == "RUN" and UV.search(one.text):
+            yield from stage.lacks(image, one.line)
+    yield from stage.lacks(image, stage.line)
 
 
-TIMEOUTS = {"uv": ("UV_HTTP_TIMEOUT", 30), "pip": ("PIP_DEFAULT_TIMEOUT", 15)}
-"""The variable of an installer and its default: seconds without a byte. Wheels for CUDA have hundreds of megabytes."""
-HOLDS = {"uv": ("UV_OVERRIDE", "--override", "--overrides"), "pip": ("PIP_CONSTRAINT", "--constraint", "-c")}
-"""The variable and the options of an installer that name a file with versions."""
-REQUIREMENTS = ("--requirement", "--requirements", "-r")
-VERBS = {
-    "uv": frozenset({"add", "build", "lock", "pip", "python", "run", "sync", "tool"}),
-    "pip": frozenset({"download", "install", "wheel"}),
-}
-LOCAL = frozenset({"check", "freeze", "list", "show", "tree", "uninstall"})
-"""Verbs of `uv pip` that download nothing."""
-INSTALLS = frozenset({"add", "install", "sync"})
-TOOLS = frozenset({"build", "cmake", "ninja", "packaging", "pip", "setuptools", "setuptools-scm", "uv", "wheel"})
-"""Packages that need no torch."""
-NOT_CALLS = PRINTS | {"apk", "apt", "apt-get", "dnf", "git"}
-"""Programs whose arguments call no installer."""
-PIP = re.compile(r"pip[0-9.]*")
-NAME = re.compile(r"[\w.-]*")
+TIMEOUT, DEFAULT_S = "UV_HTTP_TIMEOUT", 30
+"""The variable of uv and its default: seconds without a byte. Wheels for CUDA have hundreds of megabytes."""
+OVERRIDE = "UV_OVERRIDE"
+"""The variable of uv that names a file with versions, which hold for every installation."""
+UV = re.compile(r"\buvx?\b")
+SHORTER = re.compile(rf"\b{TIMEOUT}=\"?(\d+)")
 TORCH = re.compile(r"(?<![\w.-])torch(?:\[[\w,-]{0,64}\])? {0,4}== {0,4}([^\s;,'\"]+)")
-INDEX = re.compile(r"--torch-backend[= ](\w+)|/whl/(cu[0-9]+|cpu)\b")
-
-
-class Call(NamedTuple):
-    """A call of an installer: its verb, and the words behind it."""
-
-    tool: str
-    verb: str
-    arguments: tuple[str, ...]
-    values: Mapping[str, str]
-
-    def options(self, names: Iterable[str]) -> list[str]:
-        """Return the values of these options."""
-        joined = [word.partition("=") for word in self.arguments]
-        pairs = zip(self.arguments, self.arguments[1:], strict=False)
-        following = (value for option, value in pairs if option in names)
-        return [*(value for option, sign, value in joined if sign and option in names), *following]
-
-    def only_tools(self, stage: Stage) -> bool:
-        """Return whether it installs only TOOLS, also from a file that the Dockerfile has."""
-        files = self.options(REQUIREMENTS)
-        plain = [word for word in self.arguments if not word.startswith("-") and word not in files]
-        listed = [line for file in files for line in (stage.file(file) or "?").splitlines()]
-        names = {match[0].lower().replace("_", "-") for match in map(NAME.match, (*plain, *listed)) if match}
-        return bool(names) and names <= TOOLS
-
-    @classmethod
-    def of(cls, command: Command) -> Call | None:
-        """Return the call that a command makes, also behind sudo, env or `python -m`; None if it makes none."""
-        words = () if command.program in NOT_CALLS else command.words
-        for at, word in enumerate(words):
-            program = word.rpartition("/")[2]
-            tool = "pip" if PIP.fullmatch(program) else program
-            if tool == "uvx":
-                return cls("uv", "run", words[at + 1 :], command.values)
-            verbs = VERBS.get(tool, frozenset())
-            named = next((place for place, verb in enumerate(words[at + 1 : at + 6], at + 1) if verb in verbs), None)
-            if named is not None:
-                named += words[named] == "pip" and len(words) > named + 1
-                return cls(tool, words[named], words[named + 1 :], command.values)
-        return None
+INDEX = re.compile(r"(?:--torch-backend[= ]|TORCH_BACKEND=|/whl/(?=cu\d|cpu))(\w+)")
+"""A build of torch, such as cu130, where an index of its wheels is named."""
 
 
 @dataclass
-class _Rules:
-    """The rules for calls of an installer. `overrides`: whether a stage has an override, which all need then."""
+class Stage:
+    """A stage up to an instruction: its variables, and the text of all that may write a file."""
 
-    image: Image | None
-    overrides: bool
-    reported: set[tuple[str, str]] = field(default_factory=set)
+    name: str = ""
+    line: int = 1
+    variables: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    reported: bool = False
 
-    def check(self, stage: Stage, command: Command) -> Iterator[str]:
-        """Yield the problems of a command, each kind once in a stage."""
-        call = Call.of(command)
-        if call is None or call.verb in LOCAL or (call.tool == "pip" and call.only_tools(stage)):
+    def child(self, name: str, line: int) -> Stage:
+        """Return a stage that starts from this one, and so inherits everything."""
+        return Stage(name, line, dict(self.variables), self.text)
+
+    def read(self, one: Instruction) -> None:
+        """Apply an instruction."""
+        if one.keyword in ("ARG", "ENV"):
+            self.variables |= {name: value for name, value in settings(one) if value is not None}
+        elif one.keyword in WITH_HEREDOC:
+            self.text += f"\n{one.text}"
+
+    def lacks(self, image: Image | None, line: int) -> Iterator[Problem]:
+        """Yield, once for a stage, why uv may end a download early or install another torch than that of the recipe."""
+        if self.reported or not self.name or not (image or UV.search(self.text)):
             return
-        for kind, problem in (("timeout", _timeout(call)), ("torch", self._torch(stage, call))):
-            if problem and (stage.name, kind) not in self.reported:
-                self.reported.add((stage.name, kind))
-                yield f"stage {stage.name}: {problem}"
+        found = [*filter(None, (self._timeout(), self._torch(image)))]
+        self.reported = bool(found)
+        yield from (Problem(line, f"stage {self.name}: {problem}") for problem in found)
 
-    def _torch(self, stage: Stage, call: Call) -> str:
-        """Return why a call may install another torch than that of the recipe; empty if it cannot."""
-        torch = self.image.torch if self.image else None
-        if torch is None or call.verb not in INSTALLS or "--no-deps" in call.arguments or call.only_tools(stage):
+    def _timeout(self) -> str:
+        value = self.variables.get(TIMEOUT, "")
+        if value.isdecimal() and int(value) > DEFAULT_S:
             return ""
-        variable, *options = HOLDS[call.tool]
-        files = [*call.options(options), *call.values.get(variable, "").split()]
-        for file in files:
-            if not stage.may_write(file):
-                return f"{file} is not written, expected {torch.pin} in it"
-        if not files and self.overrides and call.tool == "uv":
-            return f"uv runs without {variable}, expected a file with {torch.pin} as in the other stages"
-        listed = [stage.file(file) or "" for file in call.options(REQUIREMENTS)]
-        texts = [stage.file(file) for file in files] or [" ".join(call.arguments), *listed]
-        pins = [pin for text in texts for pin in TORCH.findall(text or torch.pin)]
-        if not pins:
-            place = f"in {files[0]}" if files else f"among the requirements, or in the file of {variable}"
-            return f"{call.tool} installs without a version of torch, expected {torch.pin} {place}"
-        for version, _, build in (pin.partition("+") for pin in pins):
-            if version != torch.version or build not in ("", torch.backend):
-                return f"torch=={version}{build and f'+{build}'} is pinned, expected {torch.pin} as in the recipe"
-        indexes = [] if self.image and self.image.use else _indexes(call)
-        if wrong := [index for index in indexes if index != torch.backend]:
-            return f"torch comes from the index {wrong[0]}, expected --torch-backend={torch.backend}"
-        if not indexes and not any("+" in pin for pin in pins) and not (self.image and self.image.use):
-            return f"torch comes from any index, expected --torch-backend={torch.backend}"
+        return f"{TIMEOUT} is {value or 'not set'}, expected ENV {TIMEOUT}=600, more than {DEFAULT_S} seconds"
+
+    def _torch(self, image: Image | None) -> str:
+        if image is None or image.torch is None:
+            return ""
+        file, pin = self.variables.get(OVERRIDE, ""), image.torch.pin
+        text = f"{self.text} {' '.join(f'{name}={value}' for name, value in self.variables.items())}"
+        if not file:
+            return f"{OVERRIDE} is not set, expected a file with {pin}"
+        if f"${OVERRIDE}" not in self.text and file not in self.text:
+            return f"{file} is not written, expected {pin} in it"
+        if not (pins := TORCH.findall(text)):
+            return f"no version of torch, expected {pin} in {file}"
+        if not image.use and not any("+" in one for one in pins) and not INDEX.search(text):
+            return f"torch comes from any index, expected ARG TORCH_BACKEND={image.torch.backend}"
         return ""
 
 
-def _timeout(call: Call) -> str:
-    """Return why a download may end too early; empty if it cannot."""
-    variable, default = TIMEOUTS[call.tool]
-    value = call.values.get(variable, "")
-    if value.isdecimal() and int(value) > default:
-        return ""
-    got = f"with {variable}={value}" if value else f"without {variable}"
-    return f"{call.tool} runs {got}, expected ENV {variable}=600 in this stage, more than {default} seconds"
+def _another(one: Instruction, image: Image | None) -> Iterator[str]:
+    """Yield each timeout that is too short, and each torch and index that is not that of the recipe."""
+    for value in SHORTER.findall(one.text) if one.keyword == "RUN" else ():
+        if int(value) <= DEFAULT_S:
+            yield f"{TIMEOUT} is {value}, expected more than {DEFAULT_S} seconds"
+    if image is None or image.torch is None:
+        return
+    for version, _, build in (pin.partition("+") for pin in TORCH.findall(one.text)):
+        if version != image.torch.version or build not in ("", image.torch.backend):
+            yield f"torch=={version}{build and f'+{build}'} is pinned, expected {image.torch.pin} as in the recipe"
+    for index in () if image.use else INDEX.findall(one.text):
+        if index != image.torch.backend:
+            yield f"torch comes from the index {index}, expected {image.torch.backend}"
 
 
-def _indexes(call: Call) -> list[str]:
-    """Return the builds of torch whose indexes a call names, such as cu130."""
-    urls = (value for name, value in call.values.items() if name.startswith(("UV_", "PIP_")))
-    named = [one or other for one, other in INDEX.findall(" ".join((*call.arguments, *urls)))]
-    return [*named, *filter(None, [call.values.get("UV_TORCH_BACKEND") if call.tool == "uv" else ""])]
+WITH_HEREDOC = frozenset({"ADD", "COPY", "RUN"})
+HEREDOC = re.compile(r"<<-?[\"']?(\w+)")
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+class Instruction(NamedTuple):
+    """An instruction with its line, without its flags. `bodies`: the text of each heredoc by name."""
+
+    line: int
+    keyword: str
+    flags: tuple[str, ...]
+    rest: str
+    bodies: Mapping[str, str]
+
+    @property
+    def words(self) -> list[str]:
+        """Its words without quotes."""
+        try:
+            return unquote(self.rest)
+        except ValueError:
+            return self.rest.split()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its text, and that of each heredoc."""
+        return (self.rest, *self.bodies.values())
+
+    @property
+    def text(self) -> str:
+        """All of its text."""
+        return "\n".join(self.texts)
+
+
+def instructions(text: str) -> Iterator[Instruction]:
+    """Yield each instruction, its continued lines as one, without the comments and blank lines in it."""
+    lines = iter(enumerate(text.split("\n"), 1))
+    for begin, first in lines:
+        if not first.strip() or first.lstrip().startswith("#"):
+            continue
+        parts = [first]
+        while parts[-1].rstrip().endswith("\\"):
+            parts[-1] = parts[-1].rstrip()[:-1]
+            parts.append(next((line for _, line in lines if line.strip() and line.lstrip()[0] != "#"), ""))
+        keyword, *after = " ".join(parts).split(maxsplit=1)
+        flags, rest = list[str](), "".join(after)
+        while rest.startswith("--"):
+            flag, *after = rest.split(maxsplit=1)
+            flags, rest = [*flags, flag], "".join(after)
+        names = HEREDOC.findall(rest) if keyword.upper() in WITH_HEREDOC else ()
+        bodies = {name: "\n".join(_body(lines, name)) for name in names}
+        yield Instruction(begin, keyword.upper(), tuple(flags), rest, bodies)
+
+
+def _body(lines: Iterator[tuple[int, str]], name: str) -> Iterator[str]:
+    for _, line in lines:
+        if line.lstrip("\t") == name:
+            return
+        yield line
+
+
+def settings(one: Instruction) -> Iterator[tuple[str, str | None]]:
+    """Yield the variables of ENV or ARG, also of `ENV NAME value`; None for an ARG without a default."""
+    first, *words = one.words or [""]
+    if words and "=" not in first and one.keyword == "ENV":
+        yield first, " ".join(words)
+        return
+    for word in (first, *words):
+        name, sign, value = word.partition("=")
+        yield name, value if sign else None
 
 
 HARMLESS = re.compile(r"[0-9.]*|true|false|/\S*|<\S*>", re.IGNORECASE)

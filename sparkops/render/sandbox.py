@@ -25,6 +25,7 @@ FILTERS = {
     "repository": (r"https://[A-Za-z0-9.-]+(/[A-Za-z0-9._-]+)+", "a git repository"),
     "commit": (r"[0-9a-f]{40}", "a commit"),
     "setting": (r"[A-Z_]+=[A-Za-z0-9/:._$-]+", "a setting"),
+    "quoted": (r'"(?:[^"\\\n]|\\[^\n])*"', "a text in double quotes"),
 }
 """Allowed characters of each kind of value, also checked by the models."""
 

@@ -47,7 +47,7 @@ def text(context: Context, path: str) -> str:
 
 
 def test_wheels_go_only_where_the_dockerfile_mounts_them() -> None:
-    without = recipe(image={"template": "stand-in"})
+    without = recipe(engine="stand-in", image={"template": "stand-in", "torch": None, "vllm": None})
 
     assert not [path for path, _ in build(recipe=without).files if path.endswith(".whl")]
     assert build(recipe=without).digest == build(replace(FULL, wheels=()), recipe=without).digest

@@ -53,7 +53,7 @@ KINDS = pytest.mark.parametrize("variant", VLLM, ids=lambda variant: variant.ima
 ALL = pytest.mark.parametrize("variant", [*VLLM, ATLAS], ids=lambda variant: variant.image.template)
 
 # Each place of a recipe that comes to stand in a Dockerfile, with a value that is all right there.
-FILTERS = {"word", "image", "model", "origin", "requirement", "repository", "commit", "setting"}
+FILTERS = {"word", "image", "model", "origin", "requirement", "repository", "commit", "setting", "quoted"}
 HARMLESS = {
     "name": "a",
     "base": "a",
