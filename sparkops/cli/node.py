@@ -50,6 +50,8 @@ def uncordon(context: typer.Context, node: NODE, wait: WAIT = 0.0) -> None:
 
     What a drain has taken from NODE stays where it is; `node return` brings it back instead.
 
+    Exit code 4 if another change is in progress.
+
     Example: sparkops node uncordon spark-2
     """
     fleet = load_fleet(context.obj)

@@ -25,10 +25,6 @@ from sparkops.nodes.local import LocalNode
 from sparkops.nodes.member import Member
 from sparkops.nodes.node import Stream
 from sparkops.nodes.progress import Event
-from sparkops.swap import wire
-from sparkops.swap.journal import Journal
-from sparkops.swap.model import Phase
-from tests.deploy.states import REPLY, serving, swapping
 from tests.fleet_unit.machine import Machine
 from tests.fleet_unit.nodes import MachineNode
 
@@ -123,28 +119,6 @@ def test_work_is_busy_while_an_engine_loads_and_begins_when_it_has_loaded(guard:
 
     with leases.on_node(member, "prune", loaded, wait_s=30):
         assert guard.held.text.startswith("prune by ")
-
-
-def test_a_guard_that_knows_no_lease_yet_is_asked_for_swaps(tmp_path: Path, member: Member) -> None:
-    """The next deploy replaces it."""
-    states = {"chat": serving(), "next": swapping(Phase.LOAD)}
-    known = ["chat"]
-
-    def state(request: Any) -> object:
-        known_state = states[request["service"]]
-        journal = wire.plain(Journal, known_state.journal)
-        return {**REPLY, "journal": journal}
-
-    server = open_socket({"services": lambda _: known, "state": state}, tmp_path / "guard.sock")
-    try:
-        with leases.on_node(member, "build of image x", print):
-            pass
-        known.append("next")
-        with pytest.raises(Busy, match="a swap of next to "), leases.on_node(member, "build of image x", print):
-            pytest.fail("it began beside a swap")
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_a_node_without_a_guard_needs_no_lease(member: Member) -> None:
