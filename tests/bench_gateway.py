@@ -33,6 +33,7 @@ from sparkops.traffic.report import quantile
 from tests.fleet import shell
 from tests.fleet.fleet import Fleet
 from tests.gateway.live import ENGINES, METRICS, Live, wait_for
+from tests.places import ROOT
 
 ONE, FIRST = 9380, 9400
 SERVICES = [Service(f"chat-{number}", FIRST + 10 * number) for number in range(10)]
@@ -45,7 +46,7 @@ HELD_SERVICES, HELD_S = 4, 300.0
 HELD_EACH, LARGE_HELD_EACH = 225, 125
 """Requests of every service that wait, of 4 KB and of 1 MB."""
 NAME = "gateway-bench"
-STAND_IN = Path(__file__).parents[1] / "templates/stand-in"
+STAND_IN = ROOT / "templates/stand-in"
 EXTRA_MS = 1.0
 """Aim: milliseconds at p50 that routing by name may add to a request of 4 KB."""
 PEAKS = ("/sys/fs/cgroup/memory.peak", "/sys/fs/cgroup/memory/memory.max_usage_in_bytes")

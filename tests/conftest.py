@@ -13,10 +13,10 @@ import pytest
 from hypothesis import settings
 
 from tests.fleet.scheduling import ByFleet, order
+from tests.places import CAPTURED
 
 TIMEOUT_S = 300  # only a hang takes so long: the slowest takes 24 s on two quiet cores, and several times that in CI
 TESTS = Path(__file__).parent
-CAPTURED = TESTS / "captured"
 LOCAL = {
     "cli/test_recipes.py",
     "cli/test_setup.py",

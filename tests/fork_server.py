@@ -26,8 +26,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
+from tests.places import ROOT
+
 CLIENT = Path(__file__).with_name("fork_client.py")
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = ROOT
 PROGRAM = "sparkops"
 MOST_BYTES = 2**17
 """Of a client's first message: its arguments and environment."""

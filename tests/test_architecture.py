@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests.places import ROOT
+
 PACKAGE = ROOT / "sparkops"
 FILES = sorted(PACKAGE.rglob("*.py"))
 NODES = {file: list(ast.walk(ast.parse(file.read_text()))) for file in FILES}

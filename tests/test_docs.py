@@ -6,7 +6,6 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -22,8 +21,8 @@ from sparkops.errors import SparkopsError
 from sparkops.status import picture
 from sparkops.status.picture import Status
 from sparkops.swap.model import Phase
+from tests.places import ROOT
 
-ROOT = Path(__file__).parent.parent
 VERBS = {name: verb.load(name) for name, verb in verbs.VERBS.items()}
 OPERATIONS = (ROOT / "docs/operations.md").read_text()
 BUG = 3

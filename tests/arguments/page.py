@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
-from pathlib import Path
 from typing import Self
 
 from sparkops.config.recipe import Recipe
 from sparkops.convert.vllm_023 import RELEASE
 from tests.arguments.command_lines import digest
 from tests.gpu.evidence import cell
+from tests.places import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs/evidence/arguments.md"
+PAGE = ROOT / "docs/evidence/arguments.md"
 ACCEPTED = "accepted"
 NOT_RUN = {
     "engine": "not run: another engine than vLLM",

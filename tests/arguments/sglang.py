@@ -24,10 +24,11 @@ from tests.arguments.command_lines import recipes
 from tests.fleet.inventory import pip_settings, wheel_folder
 from tests.fleet.shell import say, step
 from tests.gpu.evidence import cell
+from tests.places import ROOT
 from tests.wheels import remote
 
 RELEASE = "sglang==0.5.23"
-PAGE = Path(__file__).parents[2] / "docs/evidence/arguments-sglang.md"
+PAGE = ROOT / "docs/evidence/arguments-sglang.md"
 SCRIPT = Path(__file__).with_name("parse_sglang.py").read_bytes()
 PACKAGES = (
     *("aiohttp", "fastapi", "ipython", "msgspec", "numpy", "orjson", "packaging", "pillow", "psutil", "pybase64"),

@@ -13,8 +13,8 @@ import pytest
 
 from sparkops.cli import completion, verbs
 from sparkops.cli.completion import values
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 INVENTORY = "nodes:\n  spark-1: {address: 10.0.0.1}\n  spark-2: {address: 10.0.0.2}\n"
 RECIPE = "name: mine\nservice: 'my-chat'  # clients ask for it\n"
 ARGUMENTS = {"recipe": "recipe", "service": "service", "node": "node", "nodes": "node"}

@@ -12,8 +12,8 @@ import yaml
 from sparkops.config import recipe_file, shipped
 from tests.cli.conftest import Sparkops
 from tests.examples import RECIPE
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 NAMES = [*shipped.recipes()]
 HEAD = "SERVICE RECIPES VLLM NODES GIB PER NODE TOK/S FIRST DESCRIPTION"
 

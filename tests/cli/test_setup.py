@@ -13,8 +13,9 @@ from sparkops.config import inventory
 from sparkops.nodes.host_keys import fingerprint_of
 from tests.cli.conftest import Sparkops
 from tests.nodes.ssh_server import SshServer, listening
+from tests.places import ROOT
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_init_pins_no_key_without_an_answer(sparkops: Sparkops) -> None:
 
 
 def test_init_replaces_the_sample_that_comes_with_the_sources(sparkops: Sparkops) -> None:
-    sample = Path(__file__).parents[2] / "inventory.yaml"
+    sample = ROOT / "inventory.yaml"
     Path("inventory.yaml").write_bytes(sample.read_bytes())
 
     assert sparkops("init", "127.0.0.2").err.endswith("next: sparkops trust, then sparkops doctor\n")

@@ -9,8 +9,8 @@ import pytest
 from sparkops.config import addresses, inventory
 from sparkops.config.addresses import KINDS
 from sparkops.errors import UsageError
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 FILES = [
     "nodes:\n  n1: {address: 10.0.0.1}\n",
     "nodes:\n  n1: {transport: local}\nknown_hosts: ~/pins\n",

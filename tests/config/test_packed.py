@@ -12,8 +12,9 @@ import pytest
 from sparkops.cli.named import find_recipe
 from sparkops.config import assets, recipe_file, shipped
 from sparkops.errors import ConfigError
+from tests.places import ROOT
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = ROOT
 LOCK = CHECKOUT / "recipes/qwen3.5-122b/122b-heretic-atlas.lock"
 
 

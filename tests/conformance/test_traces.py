@@ -13,9 +13,9 @@ from sparkops.swap.fleet_state import EngineState
 from tests.conformance.play import NODES, Play, releases
 from tests.conformance.projection import Observed, Recording, Snapshot, differences, names_of
 from tests.conformance.traces import MORE, TRACES, Role, Trace
+from tests.places import ROOT
 from tests.simulation import laws
 
-ROOT = Path(__file__).parents[2]
 ACROSS, WRONG = MORE[0], MORE[-1]
 
 

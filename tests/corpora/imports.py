@@ -35,9 +35,10 @@ from sparkops.images.arguments import command_lines
 from tests.arguments import scratch
 from tests.corpora.command_builder import variants
 from tests.gpu.evidence import cell
+from tests.places import ROOT
 from tests.wheels import remote
 
-PAGE = Path(__file__).parents[2] / "docs/evidence/imports.md"
+PAGE = ROOT / "docs/evidence/imports.md"
 THEIRS = ("recipe_version", "runtime", "command", "defaults", "container")
 VLLM_PROJECT = ("meta", "model", "variants")
 OTHER_ENGINE = "other engine"

@@ -19,8 +19,9 @@ from sparkops.config.recipe import Recipe
 from sparkops.convert import other_tools
 from sparkops.errors import ConfigError
 from tests.corpora.collect import Entry, recorded
+from tests.places import ROOT
 
-EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence" / "recipes.jsonl"
+EVIDENCE = ROOT / "docs" / "evidence" / "recipes.jsonl"
 WRONG: Mapping[tuple[str, str], str] = {}
 """By repository and path."""
 

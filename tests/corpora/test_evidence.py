@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
-EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence" / "recipes.jsonl"
+from tests.places import ROOT
+
+EVIDENCE = ROOT / "docs" / "evidence" / "recipes.jsonl"
 RECIPES = [json.loads(line) for line in EVIDENCE.read_text().splitlines()]
 
 

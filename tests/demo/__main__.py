@@ -23,6 +23,7 @@ from sparkops.traffic.generator import Traffic
 from sparkops.traffic.report import TrafficReport
 from tests import checkpoints
 from tests.fleet.fleet import Fleet as TestFleet
+from tests.places import ROOT
 from tests.real.service import GATEWAY, write_inventory
 
 RECIPE = "tests/tiny-demo.yaml"
@@ -46,7 +47,6 @@ OPENING = Opening(
         "Time": ("about eight minutes from nothing on two x86-64 cores, then six",),
     },
 )
-ROOT = Path(__file__).parents[2]
 SPARKOPS = str(Path(sys.executable).parent / "sparkops")
 
 

@@ -25,6 +25,7 @@ from sparkops.nodes.host import Clocks
 from sparkops.watch.rules import Rule
 from tests import sparks
 from tests.examples import HOST, container, node, rank
+from tests.places import ROOT
 from tests.sparks import Spark, port_0, port_1, spark
 
 pytestmark = pytest.mark.local  # real shells read real files
@@ -483,7 +484,7 @@ def page() -> str:
 
 def test_the_reference_is_as_the_models_say() -> None:
     """If not: python -c 'from tests.doctor.test_rules import page; print(page(), end="")' >docs/doctor.md."""
-    assert (Path(__file__).parents[2] / "docs/doctor.md").read_text() == page()
+    assert (ROOT / "docs/doctor.md").read_text() == page()
 
 
 def test_a_finding_of_a_diagnosis_has_its_reason(sound: NodeFacts) -> None:

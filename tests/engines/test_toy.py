@@ -7,12 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.places import ROOT
+
 REGISTRY = "engines/__init__.py"
 PROGRAM = """
 import json

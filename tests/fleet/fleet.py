@@ -15,11 +15,13 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests import places
+
 from . import engine, images, inventory, network
 from .node import FleetNode, Host, Store, launch
 from .shell import FleetError, docker, run, say
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = places.ROOT
 WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 ROOT = Path(os.environ.get("TEST_FLEET_ROOT", CHECKOUT)) / (f".fleet/{WORKER}" if WORKER else "")
 """Each directory has a fleet of its own, so that two test runs of one checkout, or two workers of one, do not meet."""

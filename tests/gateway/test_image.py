@@ -31,9 +31,10 @@ from sparkops.gateway.capacity import (
 from sparkops.gateway.files import Secrets
 from sparkops.gateway.image import Service
 from sparkops.names import Slot, backend, waiting
+from tests.places import ROOT
 
 HERE = Path(__file__).parent
-COMMITTED = HERE.parents[1] / "Dockerfiles/gateway.Dockerfile"
+COMMITTED = ROOT / "Dockerfiles/gateway.Dockerfile"
 TEMPLATES = files.load_templates()
 OPEN = Gateway(node="n", address="10.0.0.1")
 GUARDED = Gateway(node="n", address="fd00::1", api_keys=["key"], tls_certificate="tls.pem", metrics_port=9405)

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tests.places import ROOT
+
+CHECKOUT = ROOT
 SECRETS = (
     (re.compile(re.escape(f"{CHECKOUT}/")), ""),
     (re.compile(r"\b(GPU|MIG)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), r"\1-(scrubbed)"),

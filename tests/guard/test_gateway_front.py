@@ -26,9 +26,10 @@ from sparkops.swap.model import Answer, Deployment, Mode, Phase, Replica
 from tests.deploy.states import serving, swapping
 from tests.examples import IMAGE_ID, INPUTS, recipe
 from tests.nodes.recording import RecordingNode
+from tests.places import ROOT
 
 pytestmark = pytest.mark.unit
-CAPTURED = Path(__file__).parent.parent / "gateway" / "captured"
+CAPTURED = ROOT / "tests" / "gateway" / "captured"
 NEW, DRAINING = ((CAPTURED / f"{name}.json").read_text() for name in ("new", "draining"))
 
 

@@ -18,9 +18,10 @@ from sparkops.guard_client import image as guard
 from sparkops.guard_client.image import PACKAGES, guard_context, guard_dockerfile
 from sparkops.hub import pull
 from tests.examples import node as a_node
+from tests.places import ROOT
 
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
-COMMITTED = Path(__file__).parents[2] / "Dockerfiles/guard.Dockerfile"
+COMMITTED = ROOT / "Dockerfiles/guard.Dockerfile"
 DEBIAN = {
     "docker": "python3-docker",
     "paramiko": "python3-paramiko",

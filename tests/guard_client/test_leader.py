@@ -26,12 +26,12 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.wire import WireError
 from tests.deploy.states import serving
 from tests.guard_peer import Peer
+from tests.places import ROOT
 
 NOT_BEGUN = (
     "OCI runtime exec failed: exec failed: unable to start container process: "
     "waiting for init preliminary setup: read init-p: connection reset by peer: unknown"
 )
-ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,9 @@ from sparkops.nodes.node import Stream
 from sparkops.nodes.progress import Event
 from tests.fleet_unit.machine import Machine
 from tests.fleet_unit.nodes import MachineNode
+from tests.places import ROOT
 
 pytestmark = pytest.mark.local
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass

@@ -11,9 +11,10 @@ from sparkops.config import assets
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.errors import UsageError
 from sparkops.hub.pull import Hub, hub_context, hub_dockerfile, hub_order
+from tests.places import ROOT
 
 TEMPLATES, PACKAGES = assets.load_templates(), assets.load_hub_packages()
-COMMITTED = Path(__file__).parents[2] / "Dockerfiles/hub.Dockerfile"
+COMMITTED = ROOT / "Dockerfiles/hub.Dockerfile"
 INPUTS = BuildInputs(package_index="https://user:secret@index/simple", wheels=(WheelFile("x.whl", Path(), "0", 1),))
 
 

@@ -42,6 +42,7 @@ from sparkops.engines.vllm.gate import (
 )
 from sparkops.images import gate
 from tests.examples import CUDA, IMAGE_FACTS, USED, recipe
+from tests.places import CAPTURED
 
 CPU = recipe(image={"mods": ["vllm-cpu-metadata"]})
 GPU = recipe(image={"torch": CUDA, "vllm": "vllm==0.23.0"})
@@ -571,9 +572,7 @@ REAL_CUDA = {
 }
 
 
-@pytest.mark.parametrize(
-    "file", sorted((Path(__file__).parents[1] / "captured").glob("gate-*.json")), ids=lambda it: it.stem
-)
+@pytest.mark.parametrize("file", sorted(CAPTURED.glob("gate-*.json")), ids=lambda it: it.stem)
 def test_real_images_are_judged_by_what_they_lack(file: Path) -> None:
     name = file.stem.removeprefix("gate-vllm-")
     cuda = next((torch for version, torch in REAL_CUDA.items() if name.startswith(version)), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from sparkops.config.recipe import Recipe
@@ -24,8 +23,8 @@ from sparkops.memory.pools import Room
 from tests.examples import CUDA, recipe
 from tests.memory import configs
 from tests.memory.tensors import BF16, FP8, INT4, MXFP4, NVFP4, tensors
+from tests.places import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 LOGS = ROOT / "tests/captured"
 GB, GIB = 10**9, 2**30
 ROPE_122B_GIB = parse(configs.QWEN_122B).rope_elements * 2 / GIB

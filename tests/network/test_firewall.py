@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from sparkops.network.finding import Severity
 from sparkops.network.firewall import Firewall
 from tests.examples import container, rank
 from tests.fleet import engine as docker
+from tests.places import CAPTURED
 
 RANGE = "32768\t60999\n"
 
@@ -196,7 +196,6 @@ def test_a_gateway_that_has_moved_may_connect_beside_the_one_that_an_engine_was_
     assert wall.callers == {9101: ("10.0.0.1", "10.0.0.2"), 9103: ()}
 
 
-CAPTURED = Path(__file__).parent.parent / "captured"
 LISTED, OF_RANKS = ((CAPTURED / f"nft-1.1.3-ruleset-inet{of}.txt").read_text() for of in ("", "-ranks"))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from sparkops.notices.catalogue import CATALOGUE, Code, Entry, Notice
 from sparkops.notices.message import MOST_TEXT, as_json
+from tests.places import ROOT
 
 pytestmark = pytest.mark.unit
 AT = "2026-11-26T15:00:00Z"
@@ -38,7 +38,7 @@ def test_texts_have_a_bound() -> None:
 
 
 def test_docs_monitoring_md_lists_every_code_with_its_severity_time_and_meaning() -> None:
-    page = (Path(__file__).parents[2] / "docs/monitoring.md").read_text()
+    page = (ROOT / "docs/monitoring.md").read_text()
     rows = [f"| `{code}` | {entry.severity} | {told(entry)} | {entry.meaning} |" for code, entry in CATALOGUE.items()]
 
     assert [line for line in page.splitlines() if line.startswith(tuple(f"| `{code}`" for code in CATALOGUE))] == rows

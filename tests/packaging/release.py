@@ -19,8 +19,9 @@ from pathlib import Path
 
 import sparkops
 from sparkops.render import debian
+from tests.places import ROOT
 
-SOURCES = Path(__file__).parents[2]
+SOURCES = ROOT
 DIST = SOURCES / "dist"
 REQUIREMENTS, TOOLS = SOURCES / "requirements.txt", SOURCES / "tests/packaging/tools.txt"
 """Packages with their hashes: of the operator's program, and of the tools that package it (`make requirements`)."""

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 import sparkops
+from tests.places import ROOT
 
 WHEEL_BYTES = 1_050_000
 """Maximum size of the wheel: a peer is tried if it is there at once."""
-SOURCES = Path(__file__).parents[2]
+SOURCES = ROOT
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 INSTALL = ("install", "--no-compile")  # most of the modules are never imported
 

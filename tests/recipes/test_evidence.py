@@ -11,12 +11,11 @@ import pytest
 import yaml
 
 from sparkops.config import overlay, shipped
+from tests.places import ROOT
 
 ROW = re.compile(r"^\| (?P<recipe>\S+) \| `(?P<key>[^`]+)` \| (?P<value>.+?) \| .+? \| (?P<verdict>.+?) \|$")
 TABLE = [
-    row.groupdict()
-    for line in (Path(__file__).parents[2] / "docs/evidence/recipes.md").read_text().splitlines()
-    if (row := ROW.match(line))
+    row.groupdict() for line in (ROOT / "docs/evidence/recipes.md").read_text().splitlines() if (row := ROW.match(line))
 ]
 IMAGE = ("use", "base", "backend", "torch", "vllm", "source", "packages", "override", "remove")
 """What an image is made of: keys of `image`, without those of which this project is the only source."""

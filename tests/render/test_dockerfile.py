@@ -20,9 +20,10 @@ from sparkops.engines import runtime
 from sparkops.errors import ConfigError
 from sparkops.render.context import render
 from tests.examples import CUDA, USED, recipe
+from tests.places import ROOT
 
 TEMPLATES = assets.load_templates()
-COMMITTED = Path(__file__).parents[2] / "Dockerfiles"
+COMMITTED = ROOT / "Dockerfiles"
 OWN = {"gateway", "guard", "hub"}  # what sparkops runs for itself
 SHIPPED = shipped.recipes().values()
 MODS = ["vllm-cpu-metadata"]

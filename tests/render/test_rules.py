@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +16,10 @@ from sparkops.hub.pull import hub_dockerfile
 from sparkops.render.context import render
 from sparkops.render.dockerfile import MOST, problems
 from tests.examples import CUDA, USED, recipe
+from tests.places import ROOT
 
 TEMPLATES = assets.load_templates()
-COMMITTED = Path(__file__).parents[2] / "Dockerfiles"
+COMMITTED = ROOT / "Dockerfiles"
 RECIPES = shipped.recipes()
 NAMES = sorted(file.stem for file in COMMITTED.glob("*.Dockerfile"))
 FILES = pytest.mark.parametrize("name", NAMES)

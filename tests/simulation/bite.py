@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tests.places import ROOT
 from tests.simulation.bite_list import EQUIVALENT
 from tests.simulation.checks import Check, checks
 from tests.simulation.mutations import MACHINE, MODULES, Mutation, mutations
@@ -30,7 +31,7 @@ from tests.simulation.recording import Recorded, record
 from tests.simulation.trial import Result, judge
 
 HERE = Path(__file__).parent
-STATE = HERE.parents[1] / ".cache" / "bite.json"
+STATE = ROOT / ".cache" / "bite.json"
 OWN = ("bite.py", "bite_list.py", "installing.py", "mutations.py", "recording.py", "trial.py")
 QUICK_S = 2.0  # CPU time of the checks that are tried with each change before any slower one
 

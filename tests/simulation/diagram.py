@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from sparkops.names import Slot
 from sparkops.swap.fleet_state import FleetState, GatewayView
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import failure
 from sparkops.swap.model import PHASES, Answer, Deployment, Mode, Phase
+from tests.places import ROOT
 from tests.simulation.scenarios import deployment
 
-PAGE = Path(__file__).parents[2] / "docs/swap.md"
+PAGE = ROOT / "docs/swap.md"
 BEGIN, END = "<!-- made by tests.simulation.diagram -->\n", "<!-- end -->\n"
 NODES = {
     Mode.FIRST: (None, "n2"),

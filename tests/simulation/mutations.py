@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
+from tests.places import ROOT
 from tests.simulation.bite_list import HANDWRITTEN
 
-MACHINE = Path(__file__).parents[2] / "sparkops" / "swap"
+MACHINE = ROOT / "sparkops" / "swap"
 MODULES = ("leader", "phases", "follower", "orders", "journal", "intents", "fleet_state", "model", "rebuild")
 MOVABLE = (ast.If, ast.For, ast.Expr)
 Edit = tuple[str, Callable[[Any], object]]

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from requests import Session
@@ -20,9 +19,10 @@ from sparkops.engines import endpoints
 from sparkops.nodes.http import session
 from sparkops.nodes.local import LocalNode
 from sparkops.swap.model import Answer
+from tests.places import ROOT
 from tests.ports import free_port
 
-STAND_IN = Path(__file__).parent.parent.parent / "templates/stand-in"
+STAND_IN = ROOT / "templates/stand-in"
 Play = Callable[[socket.socket, str], None]
 
 

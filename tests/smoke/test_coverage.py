@@ -12,8 +12,8 @@ from sparkops.config.recipe_file import load
 from sparkops.config.smoke import Smoke
 from sparkops.smoke import coverage
 from tests.examples import recipe
+from tests.places import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 ALWAYS = {
     "health",
     "version",

@@ -15,9 +15,9 @@ from typing import Any, Self
 
 import requests
 
+from tests.places import ROOT
 from tests.ports import free_port
 
-ROOT = Path(__file__).parents[2]
 HERE = ROOT / "templates" / "stand-in"
 SERVING = "Application startup complete"
 PATIENCE_S = 60.0

@@ -7,7 +7,6 @@ import selectors
 import socket
 import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 import requests
@@ -15,9 +14,10 @@ import requests
 from sparkops.engines.start_log import Stage, fingerprint
 from sparkops.engines.vllm.causes import TAKE_LESS
 from sparkops.engines.vllm.start_log import LOG
+from tests.places import CAPTURED
 from tests.standin.program import Program, module
 
-CAPTURED = Path(__file__).parents[1] / "captured" / "vllm-0.32.0-cpu-start.log"
+START = CAPTURED / "vllm-0.32.0-cpu-start.log"
 
 
 @pytest.mark.parametrize("length_s", ["0", "0.2"])
@@ -33,7 +33,7 @@ def test_a_start_goes_through_all_stages_in_their_order(length_s: str) -> None:
 
 def test_its_lines_are_those_of_a_real_start() -> None:
     """Those of compiling and of graphs are not in the captured log, which is that of a CPU."""
-    real = {fingerprint(line.lstrip("\r")) for line in CAPTURED.read_text().splitlines()}
+    real = {fingerprint(line.lstrip("\r")) for line in START.read_text().splitlines()}
     with Program("--max-model-len=1024", path="/models/tiny-qwen3") as program:
         program.serves()
     shown = [fingerprint(line) for line in program.log.replace("\r", "").splitlines()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ from sparkops.docker import facts
 from sparkops.engines.start_log import Stage
 from sparkops.engines.vllm.start_log import LOG
 from sparkops.startup.verdict import Line, MemorySample, Sample, Watch, advance, memory_csv
+from tests.places import CAPTURED
 
-CAPTURED = Path(__file__).parent.parent / "captured"
 LOADING = "Starting to load model /models/q..."
 LOADED = "Model loading took 61.1 GiB memory and 230.4 seconds"
 COMPILED = "torch.compile took 61.02 s in total"

@@ -37,8 +37,8 @@ from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.docker_socket import docker_socket
 from tests.fleet_unit.machine import inspect
 from tests.guard_peer import Peer
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 CAPTURED = ROOT / "tests/captured/vllm-0.32.0-cpu-metrics.txt"
 BUSY = 'vllm:num_requests_running{engine="0"} 2.0\nvllm:generation_tokens_total{engine="0"} 1e+02\n'
 LOG = "2026-11-21T00:00:01.0Z (EngineCore pid=1) INFO 11-21 00:00:01 [core.py:1] Initializing a V1 LLM engine\n"

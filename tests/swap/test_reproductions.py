@@ -7,11 +7,12 @@ and what only real nodes show in tests/real.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
+from tests.places import ROOT
+
+TESTS = ROOT / "tests"
 SIMULATION, GUARD = "simulation/test_reproductions.py", "guard/test_reproductions.py"
 SCENARIOS = {
     "p1_rollback_wait_acts_on_the_swap_it_read_before_the_lock": (
