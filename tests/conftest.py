@@ -24,7 +24,7 @@ LOCAL = {
     "cli/test_verbs.py",
     "config/test_addresses_checked.py",
     "config/test_source.py",
-    "deploy/test_describe.py",
+    "weights/test_describe.py",
     "deploy/test_fitting.py",
     "deploy/test_node_checks.py",
     "docs",

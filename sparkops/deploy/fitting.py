@@ -11,7 +11,7 @@ from sparkops.deploy.observe import containers
 from sparkops.docker.commands import model_dir
 from sparkops.docker.places import CONTAINER
 from sparkops.engines.calculators import CALCULATORS
-from sparkops.errors import NodeError, NotReady, PlanRefused, SparkopsError
+from sparkops.errors import NotReady, PlanRefused, SparkopsError
 from sparkops.guard_client.leader import connect_guard
 from sparkops.memory import description, fit
 from sparkops.memory.description import Description
@@ -22,21 +22,8 @@ from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
 from sparkops.startup import estimate
 from sparkops.startup.estimate import Started
-from sparkops.transfer import transfer
-from sparkops.weights import commands
+from sparkops.weights.models import describe
 from sparkops.weights.steps import remedy
-
-
-def describe(member: Member, path: str) -> Description | None:
-    """Return the checkpoint under `path` of a node's model directory; None without one. Raises NodeError."""
-    directory = f"{model_dir(member.config)}/{path}"
-    command = commands.describe(directory)
-    answer = transfer.run(member, command).stdout
-    try:
-        return description.parse((answer.splitlines() or [""])[-1], f"{member.name}: {directory}")
-    except ValueError as error:
-        step = "sparkops models list"
-        raise NodeError(member.name, f"{directory}: {error}", next_step=step) from error
 
 
 def fits(connected: Connected, recipe: Recipe) -> dict[str, Fit | SparkopsError]:

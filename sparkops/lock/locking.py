@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Contents, Described, Finished, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.fitting import describe
 from sparkops.docker import commands
 from sparkops.engines import ENGINES, image_facts
 from sparkops.errors import CommandFailed, NodeError
@@ -30,6 +29,7 @@ from sparkops.nodes.member import Member
 from sparkops.nodes.progress import Event, OnEvent
 from sparkops.render import context
 from sparkops.weights import models
+from sparkops.weights.models import describe
 
 DISK_GIB = 4.0
 PULLED = re.compile(r"^Digest: (sha256:[0-9a-f]{64})$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""List, copy and verify weights on the nodes."""
+"""List, describe, copy and verify weights on the nodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from sparkops.config.recipe import Recipe
 from sparkops.docker.commands import model_dir
 from sparkops.errors import NodeError, NotReady
+from sparkops.memory import description
+from sparkops.memory.description import Description
 from sparkops.network.routes import addresses, host_of
 from sparkops.nodes.connected import Connected
 from sparkops.nodes.member import Member
@@ -231,3 +233,15 @@ def verify(connected: Connected, recipe: Recipe, *, everywhere: bool) -> dict[st
         for name, reason in reasons.items():
             problems[name] += [f"{model.path}: {reason}" if number else reason] if reason else []
     return {name: ", ".join(reasons) for name, reasons in problems.items()}
+
+
+def describe(member: Member, path: str) -> Description | None:
+    """Return the checkpoint under `path` of a node's model directory; None without one. Raises NodeError."""
+    directory = f"{model_dir(member.config)}/{path}"
+    command = commands.describe(directory)
+    answer = transfer.run(member, command).stdout
+    try:
+        return description.parse((answer.splitlines() or [""])[-1], f"{member.name}: {directory}")
+    except ValueError as error:
+        step = "sparkops models list"
+        raise NodeError(member.name, f"{directory}: {error}", next_step=step) from error
