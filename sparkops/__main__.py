@@ -13,9 +13,9 @@ COMPLETE = "_SPARKOPS_COMPLETE"
 def main() -> None:
     """Answer a shell that completes a word, or run the command line."""
     mode = os.environ.get(COMPLETE)
-    answer = import_module("sparkops.cli.completion").answer(mode, os.environ) if mode else None
+    answer = import_module("sparkops.operator.cli.completion").answer(mode, os.environ) if mode else None
     if answer is None:
-        import_module("sparkops.cli.main").main()
+        import_module("sparkops.operator.cli.main").main()
     else:
         sys.stdout.write(f"{answer}\n")
 

@@ -20,15 +20,15 @@ from typing import Any
 
 from sparkops.config import assets, inventory, recipe_file
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands
 from sparkops.engines import image_facts
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
-from sparkops.hub.pull import IMAGE as HUB_BASE
-from sparkops.hub.pull import hub_order
-from sparkops.images import gate
-from sparkops.images.build import build_on_all
-from sparkops.nodes.connected import connect
-from sparkops.traffic.report import TrafficReport
+from sparkops.node.docker import commands
+from sparkops.operator.build.hub.pull import IMAGE as HUB_BASE
+from sparkops.operator.build.hub.pull import hub_order
+from sparkops.operator.build.images import gate
+from sparkops.operator.build.images.build import build_on_all
+from sparkops.operator.demo.traffic.report import TrafficReport
+from sparkops.operator.fleet.connected import connect
 from tests.fleet import emulation, images
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet

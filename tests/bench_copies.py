@@ -11,10 +11,10 @@ from pathlib import Path
 
 from sparkops.command import quote
 from sparkops.config.inventory import Fleet
-from sparkops.images import distribute
-from sparkops.images.delivery import CopiedImage
-from sparkops.nodes.connected import connect
-from sparkops.nodes.progress import silent
+from sparkops.node.progress import silent
+from sparkops.operator.build.images import distribute
+from sparkops.operator.build.images.delivery import CopiedImage
+from sparkops.operator.fleet.connected import connect
 from tests import image_layers
 from tests.checkpoints import ssh_argv
 from tests.fleet.fleet import Fleet as RealFleet

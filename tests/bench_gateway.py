@@ -24,12 +24,12 @@ from sparkops.config import inventory
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
 from sparkops.gateway.capacity import MEMORY_MIB
-from sparkops.gateway.files import Secrets
-from sparkops.gateway.image import Service
 from sparkops.names import Slot
-from sparkops.nodes.connected import connect
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.demo.traffic.report import quantile
+from sparkops.operator.fleet.connected import connect
 from sparkops.swap.effects import RequestHold
-from sparkops.traffic.report import quantile
 from tests.fleet import shell
 from tests.fleet.fleet import Fleet
 from tests.gateway.live import ENGINES, METRICS, Live, wait_for

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from sparkops.traffic.report import TrafficReport
+from sparkops.operator.demo.traffic.report import TrafficReport
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.service import Service, with_gateway

@@ -11,7 +11,7 @@ from pathlib import Path
 from sparkops.command import Command, quote
 from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
-from sparkops.nodes.connect import Connector
+from sparkops.operator.fleet.connect import Connector
 
 TRAINER = shipped.PACKAGE.parent / "templates/demo/tiny_model.py"
 INSIDE = 'cat > /tmp/train.py && python /tmp/train.py "$@" /tmp/model >&2 && tar -C /tmp/model -cf - .'

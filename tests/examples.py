@@ -7,12 +7,12 @@ from typing import Any
 
 from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
-from sparkops.docker.facts import Container
+from sparkops.config.release import Rank, Release
 from sparkops.engines.image_facts import ImageFacts, ImportAnswer, KernelFacts
 from sparkops.names import Slot
-from sparkops.nodes.host import HostFacts
-from sparkops.release import Rank, Release
-from sparkops.weights.checkpoint import Checkpoint, Shard
+from sparkops.node.docker.facts import Container
+from sparkops.node.host import HostFacts
+from sparkops.operator.build.weights.checkpoint import Checkpoint, Shard
 
 INPUTS = "0123456789ab" + "c" * 52
 IMAGE_ID = "sha256:" + "a" * 64

@@ -135,7 +135,7 @@ def become(streams: Sequence[int], *, arguments: list[str], environment: dict[st
 def main() -> None:
     """Import every verb and serve; in a forked process, run sparkops."""
     program = import_module("sparkops.__main__")
-    verbs = import_module("sparkops.cli")
+    verbs = import_module("sparkops.operator.cli")
     for module in pkgutil.iter_modules(verbs.__path__):
         import_module(f"{verbs.__name__}.{module.name}")
     gc.collect()

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkops.guard.free_memory import read_available_gib, read_total_gib
-from sparkops.guard.notes import FINDING
-from sparkops.memory.relief import floor_gib
-from sparkops.nodes.host import GIB
+from sparkops.guard.disk.notes import FINDING
+from sparkops.guard.follow.free_memory import read_available_gib, read_total_gib
+from sparkops.node.host import GIB
+from sparkops.serving.memory.relief import floor_gib
 from tests.fleet import entering
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet

@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from sparkops.errors import Busy, PlanRefused
-from sparkops.guard_client.cordon import Cordon
+from sparkops.node.cordon import Cordon
 from sparkops.swap import wire
 from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkops.release import trust_mark
+from sparkops.config.release import trust_mark
 from tests.fleet.node import FleetNode
 
 BASE = "debian:bookworm-slim"

@@ -21,8 +21,8 @@ from typing import Any
 from sparkops import redact
 from sparkops.config import opt_in, shipped
 from sparkops.engines import ENGINES
-from sparkops.render import sandbox
-from sparkops.startup import advice
+from sparkops.guard.follow.startup import advice
+from sparkops.operator.build.render import sandbox
 
 ROOT = shipped.PACKAGE.parent
 AT_ONE_PLACE = frozenset({"match", "fullmatch"})

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.config.fabric import FabricRules as Rules
-from sparkops.network import facts as fabric
-from sparkops.network import topology as planning
-from sparkops.network.facts import NodeFabric
-from sparkops.network.topology import Fabric
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
+from sparkops.operator.fleet.network import facts as fabric
+from sparkops.operator.fleet.network import topology as planning
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.topology import Fabric
 from tests.examples import node
 
 UNUSED = "0000:0000:0000:0000:0000:0000:0000:0000"

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from sparkops.traffic.generator import Traffic
+from sparkops.operator.demo.traffic.generator import Traffic
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.shell import FleetError
 from tests.real.program import Cli

@@ -16,59 +16,60 @@ NODES = {file: list(ast.walk(ast.parse(file.read_text()))) for file in FILES}
 IO_PACKAGES = {"asyncio", "subprocess", "socket", "paramiko", "docker", "requests", "urllib3", "tenacity"}
 PURE = (
     *("__future__.", "collections.abc.", "dataclasses.", "enum.", "json", "math.", "typing.", "pydantic."),
-    *("sparkops.swap.", "sparkops.notices.", "sparkops.names.", "sparkops.errors."),
+    *("sparkops.swap.", "sparkops.names.", "sparkops.errors."),
 )
 """What the swap machine imports: values, text and the error tree."""
 REACHING = {
-    "agents",
-    "cli",
-    "demo.counting",
-    "deploy.drain",
-    "deploy.fitting",
-    "deploy.leads",
-    "deploy.node_checks",
-    "deploy.observe",
-    "deploy.operation",
-    "deploy.provision",
-    "deploy.sending",
-    "doctor.bundle",
-    "doctor.run",
     "engines.endpoints",
     "guard",
-    "guard_client.following",
-    "guard_client.leader",
-    "guard_client.leases",
-    "guard_client.membership",
-    "hub.pull",
-    "images.build",
-    "images.delivery",
-    "images.distribute",
-    "images.login",
-    "lock.locking",
-    "network.preflight",
-    "network.routes",
-    "nodes.connect",
-    "nodes.connected",
-    "nodes.docker_api",
-    "nodes.host_keys",
-    "nodes.http",
-    "nodes.local",
-    "nodes.member",
-    "nodes.ssh",
-    "nodes.waiting",
-    "prune.run",
-    "prune.uninstalling",
-    "smoke.client",
-    "smoke.probing",
-    "smoke.suite",
-    "startup.watch",
-    "status.node_survey",
-    "status.read",
-    "traffic",
-    "transfer.rendezvous",
-    "transfer.transfer",
-    "weights.models",
-    "weights.prepare",
+    "guard.follow.startup.watch",
+    "node.agents.container",
+    "node.docker_api",
+    "node.http",
+    "node.local",
+    "node.member",
+    "node.survey.node_survey",
+    "node.waiting",
+    "operator.build.hub.pull",
+    "operator.build.images.build",
+    "operator.build.images.delivery",
+    "operator.build.images.distribute",
+    "operator.build.images.login",
+    "operator.build.lock.locking",
+    "operator.build.weights.models",
+    "operator.build.weights.prepare",
+    "operator.cli",
+    "operator.demo.counting",
+    "operator.demo.traffic",
+    "operator.deploy.agents",
+    "operator.deploy.drain",
+    "operator.deploy.fitting",
+    "operator.deploy.leads",
+    "operator.deploy.node_checks",
+    "operator.deploy.observe",
+    "operator.deploy.operation",
+    "operator.deploy.provision",
+    "operator.deploy.prune.run",
+    "operator.deploy.prune.uninstalling",
+    "operator.deploy.sending",
+    "operator.fleet.connect",
+    "operator.fleet.connected",
+    "operator.fleet.guards.following",
+    "operator.fleet.guards.leader",
+    "operator.fleet.guards.leases",
+    "operator.fleet.guards.membership",
+    "operator.fleet.host_keys",
+    "operator.fleet.network.preflight",
+    "operator.fleet.network.routes",
+    "operator.fleet.ssh",
+    "operator.fleet.transfer.rendezvous",
+    "operator.fleet.transfer.transfer",
+    "operator.status.doctor.bundle",
+    "operator.status.doctor.run",
+    "operator.status.read",
+    "serving.smoke.client",
+    "serving.smoke.probing",
+    "serving.smoke.suite",
 }
 """Packages and modules that reach the world: they import one of IO_PACKAGES, or a module that does."""
 
@@ -82,7 +83,7 @@ def module_of(file: Path) -> str:
 
 
 def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Line and module of every import; `from sparkops.images import gate` imports sparkops.images.gate."""
+    """Line and module of every import; `from sparkops.engines import ray` imports sparkops.engines.ray."""
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -138,34 +139,58 @@ def test_no_module_imports_a_cycle() -> None:
     assert cycle(module_graph()) == {}
 
 
-def test_no_package_imports_a_cycle() -> None:
+ROOMS = ("swap", "engines", "config", "node", "serving", "gateway", ("guard", "operator"))
+"""Each imports from those before it, and from the modules beside them. Guard and operator are programs of their own."""
+COMMAND_LINE = ("operator/cli/", "__main__.py")
+OPERATOR = ("fleet", "build", "deploy", "status", "convert", "demo", "cli")
+
+
+def in_order(modules: Mapping[str, set[str]], order: Iterable[str | tuple[str, ...]], at: int) -> list[str]:
+    """Return each import of a room, which is part `at` of a name, that is not of its own or an earlier room."""
+    groups = ((names,) if isinstance(names, str) else names for names in order)
+    rank = {name: number for number, names in enumerate(groups) for name in names}
+    wrong = []
+    for module, name in ((module, name) for module, imported in sorted(modules.items()) for name in sorted(imported)):
+        user, used = room(module, at), room(name, at)
+        if user != used and used in rank and rank.get(user, -1) <= rank[used]:
+            wrong.append(f"{module} -> {name}")
+    return wrong
+
+
+def room(module: str, at: int) -> str:
+    """Return part `at` of a module's name if that is a package, else nothing."""
+    parts = module.split(".")
+    return parts[at] if len(parts) > at + 1 else ""
+
+
+def test_a_room_imports_only_from_those_before_it() -> None:
+    graph = module_graph()
+    beside = {module for module in graph if not room(module, 1)} - {"sparkops.__init__", "sparkops.__main__"}
+
+    assert {room(module, 1) for module in graph} - {""} == {*ROOMS[:-1], *ROOMS[-1]}
+    assert in_order(graph, ROOMS, 1) == []
+    assert {name for module in beside for name in graph[module]} <= beside | {"sparkops.__init__"}
+
+
+def test_within_the_operator_too() -> None:
+    modules = {name: imported for name, imported in module_graph().items() if room(name, 1) == "operator"}
+    inner = {name: {one for one in imported if one in modules} for name, imported in modules.items()}
+
+    assert {room(name, 2) for name in modules} - {""} == set(OPERATOR)
+    assert in_order(inner, OPERATOR, 2) == []
+
+
+def folder(module: str) -> str:
+    """Return the folder of a module. Those of the engines are one, as each is in their list; those of the guard too."""
+    return f"sparkops.{room(module, 1)}" if room(module, 1) in ("engines", "guard") else module.rpartition(".")[0]
+
+
+def test_no_folder_imports_a_cycle() -> None:
     needs: dict[str, set[str]] = {}
     for module, imported in module_graph().items():
-        package = module.split(".")[1]
-        needs.setdefault(package, set()).update({name.split(".")[1] for name in imported} - {package})
+        needs.setdefault(folder(module), set()).update({folder(name) for name in imported} - {folder(module)})
 
-    assert cycle(needs) == {}
-
-
-def test_a_package_imports_only_packages_of_earlier_rows() -> None:
-    """ARCHITECTURE.md lists every package, in the order of their imports."""
-    table = (ROOT / "ARCHITECTURE.md").read_text().partition("## Packages")[2].partition("## ")[0]
-    rows = [
-        re.findall(r"`([a-z_]+)(?:/|\.py)`", line.split("|")[1]) for line in table.splitlines() if line[:3] == "| `"
-    ]
-    rank = {package: number for number, row in enumerate(rows) for package in row}
-    edges = {
-        (module.split(".")[1], name.split(".")[1])
-        for module, imported in module_graph().items()
-        for name in imported
-        if "." in name
-    }
-
-    assert {file.relative_to(PACKAGE).with_suffix("").parts[0] for file in FILES} - set(rank) == {
-        "__init__",
-        "__main__",
-    }
-    assert [(user, used) for user, used in sorted(edges) if user != used and rank[user] <= rank[used]] == []
+    assert set(cycle(needs)) == set()
 
 
 def test_only_listed_modules_reach_the_world() -> None:
@@ -174,17 +199,17 @@ def test_only_listed_modules_reach_the_world() -> None:
     while more := {module for module, imported in needs.items() if imported & reaching} - reaching:
         reaching |= more
     names = {module.removeprefix("sparkops.") for module in reaching}
-    packages = {name.split(".")[0] for name in names}
+    within = {name: {name, *(name[:at] for at, sign in enumerate(name) if sign == ".")} for name in names}
 
-    assert {name for name in names if not {name, name.split(".")[0]} & REACHING} == set()
-    assert REACHING - names - packages == set(), "listed, but reaches nothing"
+    assert {name for name, packages in within.items() if not packages & REACHING} == set()
+    assert REACHING - set().union(*within.values()) == set(), "listed, but reaches nothing"
 
 
 def test_only_the_command_line_imports_the_command_line() -> None:
     wrong = [
         f"{relative(file)}:{line}: {imported}"
         for file, line, imported in OURS
-        if imported.startswith("sparkops.cli") and not relative(file).startswith(("cli/", "__main__.py"))
+        if imported.startswith("sparkops.operator.cli") and not relative(file).startswith(COMMAND_LINE)
     ]
 
     assert wrong == []
@@ -214,7 +239,7 @@ def test_no_import_has_an_alias() -> None:
 
 
 def test_one_module_waits() -> None:
-    """cli/watch.py redraws until Ctrl-C. The others run outside the package, with the standard library only."""
+    """watch.py redraws until Ctrl-C. The others run outside the package, with the standard library only."""
     patient = {relative(file) for file, _, imported in IMPORTS if imported.split(".")[0] == "tenacity"}
     sleeping = {
         relative(file)
@@ -223,7 +248,8 @@ def test_one_module_waits() -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
     }
 
-    assert (patient, sleeping) == ({"nodes/waiting.py"}, {"cli/watch.py", "guard/ask.py", "status/node_survey.py"})
+    alone = {"operator/cli/watch.py", "guard/ask.py", "node/survey/node_survey.py"}
+    assert (patient, sleeping) == ({"node/waiting.py"}, alone)
 
 
 def test_only_command_py_quotes_for_a_shell() -> None:
@@ -268,17 +294,17 @@ def test_no_module_draws_from_a_predictable_generator() -> None:
     ]
 
 
-ENGINE_ROOMS = ("engines/", "convert/")
+ENGINE_ROOMS = ("engines/", "operator/convert/")
 """What knows engines by name: convert reads recipes of their tools."""
 NAMES_VLLM = {
-    "cli/demo.py": "the option --vllm",
-    "cli/recipes.py": "a column, and its key in JSON",
+    "operator/cli/demo.py": "the option --vllm",
+    "operator/cli/recipes.py": "a column, and its key in JSON",
     "config/families.py": "the order by release",
     "config/image.py": "the key image.vllm",
     "config/lock.py": "the same, and what a finished image contains",
     "config/recipe_file.py": "a template of an earlier version",
-    "demo/scene.py": "what --vllm deploys",
-    "lock/finished.py": "what a finished image contains",
+    "operator/demo/scene.py": "what --vllm deploys",
+    "operator/build/lock/finished.py": "what a finished image contains",
 }
 """Other files whose code names vLLM, with the reason. Sources of a figure and descriptions do not count."""
 CITED = re.compile(r"\S*spark-vllm-docker\S*|vllm-project\S*")

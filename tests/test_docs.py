@@ -10,23 +10,23 @@ from dataclasses import is_dataclass
 import pytest
 from pydantic import BaseModel
 
-from sparkops.cli import verbs
 from sparkops.config import inventory, recipe, smoke
 from sparkops.config.fields import Section
 from sparkops.config.inventory import Inventory
 from sparkops.config.recipe import Recipe
 from sparkops.config.reference import as_model, described, reference
-from sparkops.doctor import diagnosis
 from sparkops.errors import SparkopsError
-from sparkops.status import picture
-from sparkops.status.picture import Status
+from sparkops.operator.cli import verbs
+from sparkops.operator.status import picture
+from sparkops.operator.status.doctor import diagnosis
+from sparkops.operator.status.picture import Status
 from sparkops.swap.model import Phase
 from tests.places import ROOT
 
 VERBS = {name: verb.load(name) for name, verb in verbs.VERBS.items()}
 OPERATIONS = (ROOT / "docs/operations.md").read_text()
 BUG = 3
-"""Exit code of an error that sparkops did not foresee (cli/main.py)."""
+"""Exit code of an error that sparkops did not foresee (operator/cli/main.py)."""
 
 
 def models() -> list[type[BaseModel]]:

@@ -9,19 +9,18 @@ from contextlib import closing
 import pytest
 
 from sparkops import foreign
-from sparkops.doctor import bundle
 from sparkops.engines import image_facts
 from sparkops.errors import ConnectionLost, NodeError
 from sparkops.gateway.facts import parse_gateway
-from sparkops.images import buildkit
-from sparkops.lock import finished
-from sparkops.memory import description
-from sparkops.network.commands import rendezvous_report
-from sparkops.network.facts import SECTIONS, parse_fabric
-from sparkops.nodes import program
-from sparkops.smoke import claims
-from sparkops.traffic.sender import is_openai_error
-from sparkops.weights import checkpoint
+from sparkops.node import program
+from sparkops.node.network.commands import rendezvous_report
+from sparkops.operator.build.images import buildkit
+from sparkops.operator.build.lock import finished
+from sparkops.operator.build.weights import checkpoint, description
+from sparkops.operator.demo.traffic.sender import is_openai_error
+from sparkops.operator.fleet.network.facts import SECTIONS, parse_fabric
+from sparkops.operator.status.doctor import bundle
+from sparkops.serving.smoke import claims
 from tests.guard_client.test_leader import replying
 from tests.nodes.test_docker_api import engine
 from tests.test_architecture import FILES, NODES, relative
@@ -30,13 +29,13 @@ NESTED = "[" * 100_000
 FABRIC = "".join(f"== {name}\n{NESTED if name == 'addresses' else ''}\n" for name in SECTIONS)
 OWN = {
     "config/opt_in.py",  # refuses it by name, as the next one does
-    "convert/command_lines.py",
+    "operator/convert/command_lines.py",
     "config/shipped.py",  # files of the wheel
     "foreign.py",
-    "guard_client/leader.py",  # what `dumps` has just written
-    "status/node_survey.py",  # runs alone, on the node that it reads
-    "traffic/report.py",  # what this program has written
-    "traffic/sender.py",  # its settings, from the program that starts it
+    "operator/fleet/guards/leader.py",  # what `dumps` has just written
+    "node/survey/node_survey.py",  # runs alone, on the node that it reads
+    "operator/demo/traffic/report.py",  # what this program has written
+    "operator/demo/traffic/sender.py",  # its settings, from the program that starts it
 }
 """Modules that read JSON of their own."""
 

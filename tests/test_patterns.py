@@ -11,7 +11,7 @@ from tests.patterns import Expression, slow, tables, written
 EXEMPT = {
     "templates/stand-in/": "the engine of tests and of the demo, which reads their own prompts",
     "templates/gateway/program/disk.py": "the certificate that the operator gave the gateway",
-    "sparkops/guard_client/image.py": "the source of sparkops itself, of which it makes the image of the guard",
+    "sparkops/operator/build/guard/image.py": "the source of sparkops itself, of which it makes the image of the guard",
     "sparkops/redact.py": "CREDENTIALS reads up to the last @ of a word, so that it never reads a rest in vain",
 }
 """Places of expressions that may take longer, and why."""

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkops.cli import terminal
-from sparkops.cli.progress import progress
 from sparkops.command import Command
 from sparkops.errors import NodeError, SparkopsError, UsageError
 from sparkops.guard.environment import log
-from sparkops.nodes.progress import Event
+from sparkops.node.progress import Event
+from sparkops.operator.cli import terminal
+from sparkops.operator.cli.progress import progress
 from sparkops.redact import document, hidden, redacted, shell
-from tests.conftest import CAPTURED
+from tests.places import CAPTURED
 
 URL = "https://user:s3cret@mirror.lan/simple"
 SHOWN = "https://***@mirror.lan/simple"

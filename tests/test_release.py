@@ -9,9 +9,7 @@ import pytest
 
 from sparkops import __version__
 from sparkops.config.recipe import Recipe
-from sparkops.config.serve import Serve
-from sparkops.names import Slot
-from sparkops.release import (
+from sparkops.config.release import (
     Rank,
     Release,
     candidate_tag,
@@ -21,6 +19,8 @@ from sparkops.release import (
     installed,
     mod_labels,
 )
+from sparkops.config.serve import Serve
+from sparkops.names import Slot
 from tests.examples import CUDA, INPUTS, rank, release
 
 MADE: dict[str, Any] = {
@@ -152,7 +152,7 @@ def test_each_slot_is_the_other_of_the_other() -> None:
 def test_a_container_says_what_it_is_and_not_what_it_is_for() -> None:
     assert Rank(release(), Slot.GREEN, "n1", index=1).labels == {
         "sparkops.service": "chat",
-        "sparkops.release": release().id,
+        "sparkops.config.release": release().id,
         "sparkops.recipe": "q",
         "sparkops.slot": "green",
         "sparkops.rank": "1",

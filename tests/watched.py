@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkops.config import inventory
-from sparkops.guard.notes import FINDING
+from sparkops.guard.disk.notes import FINDING
 from tests import checkpoints
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet

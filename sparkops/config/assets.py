@@ -98,7 +98,7 @@ def _below(root: ShippedFile, file: ShippedFile) -> str:
 
 
 def load_package() -> dict[str, bytes]:
-    """Return the source of sparkops by path, such as deploy/plan.py, without templates and recipes."""
+    """Return the source of sparkops by path, such as operator/deploy/plan.py, without templates and recipes."""
     root = shipped.PACKAGE
     files = sorted(root.rglob("*.py"))
     contents = {file.relative_to(root).as_posix(): file.read_bytes() for file in files}

@@ -6,17 +6,7 @@ from typing import Annotated
 
 from pydantic import model_validator
 
-from sparkops.config.fields import (
-    ImageRef,
-    Name,
-    Package,
-    Positive,
-    Requirement,
-    Section,
-    Version,
-    matching,
-    wrong_at,
-)
+from sparkops.config.fields import ImageRef, Name, Package, Positive, Requirement, Section, Version, matching, wrong_at
 
 FINISHED = "finished"
 """The template of finished images, which adds the user of engines, mods and packages."""

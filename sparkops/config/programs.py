@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from sparkops.config import shipped
 from sparkops.errors import UsageError
@@ -34,8 +33,8 @@ def load(*names: str) -> Modules:
 
 @cache
 def load_survey() -> Modules:
-    """Return the program that reads a node for status: sparkops.status.node_survey, which guards import."""
-    text = (Path(__file__).parents[1] / "status" / "node_survey.py").read_text(encoding="utf-8")
+    """Return the program that reads a node for status: sparkops.node.survey.node_survey, which guards import."""
+    text = (shipped.PACKAGE / "node" / "survey" / "node_survey.py").read_text(encoding="utf-8")
     return {"node_survey": text, "survey": SURVEY}
 
 

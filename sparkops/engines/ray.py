@@ -11,7 +11,7 @@ TOKEN = "/run/sparkops-ray-token"  # noqa: S105 - a path
 """File in a container that holds the token of its Ray cluster."""
 # `ray start` refuses port 0 for the Ray Client server (2.60), and starts that server wherever gRPC for Python can be
 # imported: without gRPC there is none, and the agents serve less. Ports that Ray picks come from the kernel's ephemeral
-# range, which network/firewall.py filters: its default for workers, 10002 to 19999, holds other services' ports.
+# range, which node/network/firewall.py filters: its default for workers, 10002 to 19999, holds other services' ports.
 START = """import sys
 from importlib.metadata import version
 ray = version("ray")

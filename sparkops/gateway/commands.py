@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 
 from sparkops.command import Command
-from sparkops.docker import places
-from sparkops.docker.commands import BOUNDED_LOG, docker, label_options
+from sparkops.config.release import image_labels
 from sparkops.gateway.capacity import MEMORY_MIB
 from sparkops.names import GATEWAY, INPUTS, LABEL, Slot
-from sparkops.release import image_labels
+from sparkops.node.docker import places
+from sparkops.node.docker.commands import BOUNDED_LOG, docker, label_options
 from sparkops.swap.effects import RequestHold
 
 CONTAINER = places.GATEWAY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkops.command import Command
 from sparkops.gateway import commands
-from sparkops.guard_client import engine_spec
+from sparkops.serving import engine_spec
 from sparkops.swap.effects import CutRequests, FrontEffect, PointSlot, SwitchTraffic
 from sparkops.swap.model import Deployment
 

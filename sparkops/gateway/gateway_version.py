@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sparkops.agents.replaceable import Replaceable
 from sparkops.errors import NodeError
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
 from sparkops.names import GATEWAY
-from sparkops.nodes.node import Node
+from sparkops.node.agents.replaceable import Replaceable
+from sparkops.node.node import Node
 
 
 def gateway_version(node: str, inputs: str, memory_mib: str) -> Replaceable:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from sparkops.guard.daemon import Daemon
-from sparkops.guard.state import State
-from sparkops.guard_client.commands import SOCKET
-from sparkops.nodes.local import LocalNode
+from sparkops.guard.disk.state import State
+from sparkops.node.agents.commands import SOCKET
+from sparkops.node.local import LocalNode
 
 Daemon(State(), LocalNode(os.environ.get("SPARKOPS_NODE", "here"), docker=SOCKET)).run()

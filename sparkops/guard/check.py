@@ -12,8 +12,8 @@ from functools import partial
 from pydantic import ValidationError
 
 from sparkops.errors import SparkopsError
-from sparkops.guard.state import State
-from sparkops.guard_client import engine_spec
+from sparkops.guard.disk.state import State
+from sparkops.serving import engine_spec
 from sparkops.swap.model import RankSpec
 
 

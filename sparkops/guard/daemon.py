@@ -13,27 +13,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
-from sparkops.guard.condition_watch import CONDITIONS_S, ConditionWatch
-from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
+from sparkops.guard.disk.state import Membership, Peer, State
 from sparkops.guard.environment import log
-from sparkops.guard.figures import Figures
-from sparkops.guard.filter import Filter
-from sparkops.guard.follower import Follower
-from sparkops.guard.free_memory import read_total_gib
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.listener import serve
-from sparkops.guard.membership import RebuildRequests
-from sparkops.guard.memory_floor import MemoryFloor
+from sparkops.guard.follow.filter import Filter
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.free_memory import read_total_gib
+from sparkops.guard.follow.listener import serve
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.lead.membership import RebuildRequests
+from sparkops.guard.lead.operator_requests import OperatorRequests
+from sparkops.guard.lead.operator_socket import open_socket
+from sparkops.guard.lead.peers import GuardLink, PeerLink
 from sparkops.guard.messages import GuardReply, Message, derive
-from sparkops.guard.monitoring import FiguresServer
-from sparkops.guard.node_report import Sampler, serve_reports
-from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.operator_socket import open_socket
-from sparkops.guard.peers import GuardLink, PeerLink
-from sparkops.guard.state import Membership, Peer, State
-from sparkops.guard.webhook import Webhooks
-from sparkops.guard_client.commands import DOCKER, PEER_PORT
-from sparkops.nodes.local import LocalNode
+from sparkops.guard.report.figures import Figures
+from sparkops.guard.report.monitoring import FiguresServer
+from sparkops.guard.report.node_report import Sampler, serve_reports
+from sparkops.guard.report.webhook import Webhooks
+from sparkops.guard.watch.condition_watch import CONDITIONS_S, ConditionWatch
+from sparkops.guard.watch.engine_watch import WATCH_S, EngineWatcher
+from sparkops.guard.watch.memory_floor import MemoryFloor
+from sparkops.node.agents.commands import DOCKER, PEER_PORT
+from sparkops.node.local import LocalNode
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.orders import Order
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkops.docker.places import STATE
+from sparkops.node.docker.places import STATE
 from sparkops.redact import redacted
 
 BOOT_IDS = (Path("/run/boot_id"), Path("/proc/sys/kernel/random/boot_id"))  # the node's own comes first

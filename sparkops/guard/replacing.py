@@ -11,20 +11,20 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from sparkops.agents.container import PATIENCE_S, answered, discard
-from sparkops.agents.gateway_version import gateway_version
-from sparkops.agents.replaceable import Replaceable, guard_version
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
-from sparkops.docker.commands import remove_by_force, rename, set_restart, start, stop
 from sparkops.errors import NodeError, SparkopsError, StartFailed
-from sparkops.guard_client.commands import SOCKET
+from sparkops.gateway.gateway_version import gateway_version
 from sparkops.names import GUARD
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import Node
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.agents.commands import SOCKET
+from sparkops.node.agents.container import PATIENCE_S, answered, discard
+from sparkops.node.agents.replaceable import Replaceable, guard_version
+from sparkops.node.docker.commands import remove_by_force, rename, set_restart, start, stop
+from sparkops.node.docker_api import Engine
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.node.node import Node
+from sparkops.node.waiting import Waiting
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from requests.exceptions import RequestException
 
 from sparkops.command import Command
+from sparkops.config.release import trust_mark
 from sparkops.errors import ConnectionLost, NodeError, NotReady
 from sparkops.names import LABEL
-from sparkops.nodes.http import BoundedBody, StreamAdapter
-from sparkops.nodes.node import DIAL, Node, trace
-from sparkops.release import trust_mark
+from sparkops.node.http import BoundedBody, StreamAdapter
+from sparkops.node.node import DIAL, Node, trace
 
 READ_TIMEOUT_S = 20.0
 

@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
 from urllib3.exceptions import ConnectTimeoutError
 
-from sparkops.nodes.node import Node, Stream
+from sparkops.node.node import Node, Stream
 
 DIAL_S = 5.0
 MOST_BYTES = 16 * 2**20

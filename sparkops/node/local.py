@@ -17,9 +17,9 @@ from typing import IO, cast
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady
-from sparkops.nodes.node import DIAL, OnLine, Stream, trace
-from sparkops.nodes.streams import Feed, Output, TooLong, feed
-from sparkops.nodes.waiting import retry_start
+from sparkops.node.node import DIAL, OnLine, Stream, trace
+from sparkops.node.streams import Feed, Output, TooLong, feed
+from sparkops.node.waiting import retry_start
 
 TICK_S = 0.2
 CHUNK = 64 * 1024

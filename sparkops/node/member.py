@@ -1,12 +1,12 @@
-"""A connected node. Guards import this: connecting, with SSH, is in nodes/connected.py."""
+"""A connected node. Guards import this: connecting, with SSH, is in operator/fleet/connected.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from sparkops.config.node import NodeConfig
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.node import Node
+from sparkops.node.docker_api import Engine
+from sparkops.node.node import Node
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from sparkops import foreign
 from sparkops.command import Command
-from sparkops.nodes.node import Node, OnLine, Stream
+from sparkops.node.node import Node, OnLine, Stream
 
 KEEP = 4 * 1024 * 1024  # characters kept of one output; a build log or a long line must not fill memory
 BOTH_WAYS = 2  # socket.SHUT_RDWR, as of paramiko's channels

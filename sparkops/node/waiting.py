@@ -13,7 +13,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_not_
 from tenacity.retry import retry_base
 
 from sparkops.errors import Busy, CommandFailed, ConnectionLost, Interrupted
-from sparkops.nodes.progress import Event, OnEvent, Repeats
+from sparkops.node.progress import Event, OnEvent, Repeats
 
 T = TypeVar("T")
 MAX_PAUSE_S = 5.0

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands
+from sparkops.config.release import Rank, Release
 from sparkops.engines.launch import Seat
 from sparkops.names import LABEL, Slot
-from sparkops.network.commands import RDMA_OPTIONS
-from sparkops.release import Rank, Release
+from sparkops.node.docker import commands
+from sparkops.node.network.commands import RDMA_OPTIONS
 from sparkops.swap.model import Deployment, RankSpec
 
 HEAD_GRACE_S, WORKER_GRACE_S = 5, 3

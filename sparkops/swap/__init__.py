@@ -1,0 +1,1 @@
+"""The machine that decides a swap. Pure: values in, values out."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkops.notices.catalogue import Code, NoticeState, noted
+from sparkops.swap.catalogue import Code, NoticeState, noted
 from sparkops.swap.journal import Journal, Outcome, Swap
 from sparkops.swap.model import Phase
 from sparkops.swap.trouble import next_step, reason

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from sparkops.agents.differences import (
+from sparkops.config.inventory import Gateway
+from sparkops.errors import PlanRefused
+from sparkops.gateway.facts import GatewayFacts, ServiceFacts
+from sparkops.names import INPUTS
+from sparkops.operator.build.gateway import image as render
+from sparkops.operator.build.gateway.files import Secrets, load_templates
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.deploy.agents.differences import (
     AgentContainer,
     GatewayContents,
     Kind,
@@ -24,14 +31,7 @@ from sparkops.agents.differences import (
     require_own_names,
     require_own_ports,
 )
-from sparkops.agents.gateway_agent import GatewaySpec
-from sparkops.config.inventory import Gateway
-from sparkops.errors import PlanRefused
-from sparkops.gateway import image as render
-from sparkops.gateway.facts import GatewayFacts, ServiceFacts
-from sparkops.gateway.files import Secrets, load_templates
-from sparkops.gateway.image import Service
-from sparkops.names import INPUTS
+from sparkops.operator.deploy.agents.gateway_agent import GatewaySpec
 
 TEMPLATES = load_templates()
 LABELS = {INPUTS: "a" * 64, "sparkops.node": "n1"}

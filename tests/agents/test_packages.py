@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.agents import packages
-from sparkops.agents.packages import AgentPackages, PackageUpdate
-from sparkops.doctor.run import packages_of
 from sparkops.errors import NodeError
+from sparkops.operator.deploy.agents import packages
+from sparkops.operator.deploy.agents.packages import AgentPackages, PackageUpdate
+from sparkops.operator.status.doctor.run import packages_of
 from tests.doctor.test_run import member
 from tests.nodes.recording import RecordingNode
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.agents.rebuild_plan import SILENT_S, GuardCopies, plan, read
 from sparkops.errors import PlanRefused, UsageError
-from sparkops.gateway.image import Service
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.deploy.agents.rebuild_plan import SILENT_S, GuardCopies, plan, read
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sparkops.convert import releases
+from sparkops.operator.convert import releases
 from tests.arguments import page, scratch
 from tests.arguments.command_lines import WRONG, Judgement, recipes, to_judge, vllm_recipes
 from tests.arguments.page import ACCEPTED, NEWEST, NOT_RUN, Parser

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from sparkops.config import assets, recipe_file, shipped
 from sparkops.config.recipe import Recipe
-from sparkops.images.arguments import command_lines
+from sparkops.operator.build.images.arguments import command_lines
 
 SCRIPT = assets.load_parser("vllm")
 """Run by the Python of a vLLM with `-`, a platform and command lines by name as JSON; prints a Judgement as JSON."""

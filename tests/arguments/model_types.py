@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from sparkops.convert.releases import RELEASES, TYPES, Release, loads
+from sparkops.operator.convert.releases import RELEASES, TYPES, Release, loads
 from tests.wheels import remote
 
 CLASS = re.compile(r"""["(]?([\w.-]+)["']?(?:, |: |=)["']\w*Config["']""")

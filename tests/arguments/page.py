@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, fields
 from typing import Self
 
 from sparkops.config.recipe import Recipe
-from sparkops.convert.vllm_023 import RELEASE
+from sparkops.operator.convert.vllm_023 import RELEASE
 from tests.arguments.command_lines import digest
 from tests.gpu.evidence import cell
 from tests.places import ROOT

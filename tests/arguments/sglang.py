@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from sparkops.config.recipe import Recipe
-from sparkops.docker import ranks
+from sparkops.config.release import Rank, Release
 from sparkops.engines import ENGINES
-from sparkops.images.arguments import SEAT
 from sparkops.names import Slot
-from sparkops.release import Rank, Release
+from sparkops.node.docker import ranks
+from sparkops.operator.build.images.arguments import SEAT
 from tests.arguments import scratch
 from tests.arguments.command_lines import recipes
 from tests.fleet.inventory import pip_settings, wheel_folder

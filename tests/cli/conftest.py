@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.cli.main import main
+from sparkops.operator.cli.main import main
 
 
 @dataclass(frozen=True)

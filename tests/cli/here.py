@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from sparkops.agents import agents, gateway_agent
-from sparkops.agents.replaceable import guard_version
 from sparkops.config import inventory as inventories
 from sparkops.gateway.facts import parse_gateway
-from sparkops.gateway.image import Service
-from sparkops.guard_client.commands import RELAY
-from sparkops.nodes.node import DIAL
+from sparkops.node.agents.commands import RELAY
+from sparkops.node.agents.replaceable import guard_version
+from sparkops.node.node import DIAL
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.deploy.agents import agents, gateway_agent
 from tests import fork_server, relay
 from tests.cli.conftest import Ran
 from tests.fleet_unit.gate import Gate

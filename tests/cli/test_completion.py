@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.cli import completion, verbs
-from sparkops.cli.completion import values
+from sparkops.operator.cli import completion, verbs
+from sparkops.operator.cli.completion import values
 from tests.places import ROOT
 
 INVENTORY = "nodes:\n  spark-1: {address: 10.0.0.1}\n  spark-2: {address: 10.0.0.2}\n"
@@ -101,22 +101,23 @@ def test_each_shell_gets_what_its_script_reads(here: Path, shell: str, variables
 @pytest.mark.local
 def test_it_loads_neither_typer_nor_pydantic_nor_a_verb(here: Path) -> None:
     """They take seconds on a small machine; without them an answer takes 0.1 to 0.2 s of CPU time."""
-    program = "import json, sys, sparkops.cli.completion as c; c.answer('complete_bash', {'COMP_WORDS': 'x deploy m', "
-    program += "'COMP_CWORD': '2'}); print(json.dumps(sorted(sys.modules)))"
+    program = "import json, sys, sparkops.operator.cli.completion as c; "
+    program += "c.answer('complete_bash', {'COMP_WORDS': 'x deploy m', 'COMP_CWORD': '2'}); "
+    program += "print(json.dumps(sorted(sys.modules)))"
     command, env = [sys.executable, "-c", program], {"PYTHONPATH": str(ROOT)}
 
     loaded = {*json.loads(subprocess.run(command, cwd=here, env=env, check=True, capture_output=True).stdout)}
 
     assert not {"typer", "pydantic", "paramiko", "rich", "docker"} & loaded
     assert {name for name in loaded if name.startswith("sparkops.")} == {
-        "sparkops.cli",
-        "sparkops.cli.completion",
+        "sparkops.operator.cli",
+        "sparkops.operator.cli.completion",
         "sparkops.command",
         "sparkops.config",
         "sparkops.config.files",
         "sparkops.config.shipped",
-        "sparkops.status",
-        "sparkops.status.clients",
+        "sparkops.operator.status",
+        "sparkops.operator.status.clients",
     }
 
 

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparkops.cli import deploy as deploy_verb
-from sparkops.cli.deploy import request
 from sparkops.config import inventory
 from sparkops.errors import Busy
-from sparkops.nodes.progress import Event
+from sparkops.node.progress import Event
+from sparkops.operator.cli import deploy as deploy_verb
+from sparkops.operator.cli.deploy import request
 from tests.examples import recipe, release
 
 NODES = "nodes: {n1: {address: 10.0.0.1}, n2: {address: 10.0.0.2}}\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sparkops.gateway.image import Service
 from sparkops.names import Slot
+from sparkops.operator.build.gateway.image import Service
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica

@@ -13,13 +13,14 @@ import pytest
 import typer
 
 from sparkops import __version__
-from sparkops.cli.main import app
-from sparkops.cli.options import seconds
 from sparkops.config import assets
+from sparkops.operator.cli.main import app
+from sparkops.operator.cli.options import seconds
 from tests.cli.conftest import Sparkops
 
 VERBS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-MAIN = "import sys, time; from sparkops.cli.main import app, main\n{verb}\nsys.argv = ['sparkops', {argv}]; main()"
+IMPORTS = "import sys, time\nfrom sparkops.operator.cli.main import app, main\n"
+MAIN = IMPORTS + "{verb}\nsys.argv = ['sparkops', {argv}]; main()"
 
 
 def program(verb: str, *argv: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from sparkops.cli import models
+from sparkops.operator.cli import models
 from tests.cli.conftest import Sparkops
 
 VERBS = typer.main.get_command(models.family).commands  # type: ignore[attr-defined]

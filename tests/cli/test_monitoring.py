@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkops.monitoring import files
+from sparkops.operator.status.monitoring import files
 from tests.cli.conftest import Sparkops
 from tests.monitoring.conftest import fleet_of
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sparkops.config import inventory
-from sparkops.nodes.host_keys import fingerprint_of
+from sparkops.operator.fleet.host_keys import fingerprint_of
 from tests.cli.conftest import Sparkops
 from tests.nodes.ssh_server import SshServer, listening
 from tests.places import ROOT

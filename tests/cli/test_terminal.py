@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.cli import terminal
-from sparkops.cli.main import main
-from sparkops.cli.progress import progress
 from sparkops.errors import NodeError, UsageError
-from sparkops.nodes.progress import Event
+from sparkops.node.progress import Event
+from sparkops.operator.cli import terminal
+from sparkops.operator.cli.main import main
+from sparkops.operator.cli.progress import progress
 
 EVIL = "a\x1b]0;title\x07b\x1b[2J\rc\x9bd\u202ee\x00\x7f\ud800"
 SHOWN = r"a\x1b]0;title\x07b\x1b[2J\rc\x9bd\u202ee\x00\x7f\ud800"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.gateway.image import Service
+from sparkops.config.release import Rank
 from sparkops.names import Slot
-from sparkops.release import Rank
+from sparkops.operator.build.gateway.image import Service
 from tests.cli.here import INVENTORY, Here, install
 from tests.examples import RECIPE, release
 from tests.fleet_unit.machine import inspect

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.core import TyperGroup
 
-from sparkops.cli.verbs import GROUPS, VERBS
+from sparkops.operator.cli.verbs import GROUPS, VERBS
 from tests.cli.conftest import Sparkops
 
 HEAVY = ("docker", "jinja2", "paramiko", "pydantic", "requests", "rich", "yaml")
@@ -101,9 +101,11 @@ def test_a_verb_that_sends_one_intent_renders_nothing(verb: str) -> None:
 def test_a_verb_imports_no_other_verb() -> None:
     code, modules, _ = imported("trust", "--help")
 
-    ours = {module for module in modules if module.startswith("sparkops.cli.")}
+    ours = {module for module in modules if module.startswith("sparkops.operator.cli.")}
     assert code == 0
-    assert ours == {f"sparkops.cli.{name}" for name in ("main", "named", "options", "terminal", "trust", "verbs")}
+    assert ours == {
+        f"sparkops.operator.cli.{name}" for name in ("main", "named", "options", "terminal", "trust", "verbs")
+    }
 
 
 def test_the_program_explains_its_exit_codes(sparkops: Sparkops) -> None:

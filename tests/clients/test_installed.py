@@ -21,7 +21,7 @@ import requests
 
 from sparkops.gateway import commands
 from sparkops.names import Slot
-from sparkops.status.clients import KEY, QUESTION, Model, configuration
+from sparkops.operator.status.clients import KEY, QUESTION, Model, configuration
 from tests.gateway.here import HereNode, configured
 from tests.gateway.here import Program as Gateway
 from tests.ports import free_port

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.cli.options import Settings
-from sparkops.cli.status_output import places
 from sparkops.config import addresses
 from sparkops.errors import ConfigError
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.status_output import places
 
 NODES = "nodes:\n  n1: {address: 10.0.0.1}\n"
 PROGRAM = """import sys

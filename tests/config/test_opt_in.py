@@ -12,11 +12,11 @@ import yaml
 from sparkops.config import assets, opt_in, recipe_file, shipped
 from sparkops.config.harmless import PACKAGES, VARIABLES
 from sparkops.config.recipe import Recipe
-from sparkops.convert import other_tools, server_flags, vllm_023
+from sparkops.config.release import Release
 from sparkops.engines import ENGINES
 from sparkops.engines.vllm import harmless
 from sparkops.errors import ConfigError
-from sparkops.release import Release
+from sparkops.operator.convert import other_tools, server_flags, vllm_023
 from tests.examples import INPUTS, RECIPE
 
 UNJUDGED = {

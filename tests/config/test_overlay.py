@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from sparkops.config import overlay, recipe, recipe_file
+from sparkops.config.release import Release
 from sparkops.config.source import Source
 from sparkops.errors import ConfigError
-from sparkops.release import Release
 from tests.examples import INPUTS, RECIPE
 
 BASE = {

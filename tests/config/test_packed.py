@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.cli.named import find_recipe
 from sparkops.config import assets, recipe_file, shipped
 from sparkops.errors import ConfigError
+from sparkops.operator.cli.named import find_recipe
 from tests.places import ROOT
 
 CHECKOUT = ROOT

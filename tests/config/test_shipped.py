@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sparkops.cli.named import find_recipe
 from sparkops.config import recipe_file, shipped
 from sparkops.errors import UsageError
+from sparkops.operator.cli.named import find_recipe
 from tests.examples import RECIPE
 
 OWN = {"description": "A variant", "verified": "Nothing yet."}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sparkops.config import source
 from sparkops.config.recipe import Recipe
-from sparkops.convert import other_tools
-from sparkops.convert.conversion import IMPORTED, Choices, Conversion
+from sparkops.operator.convert import other_tools
+from sparkops.operator.convert.conversion import IMPORTED, Choices, Conversion
 
 HEAD = "recipe_version: '1'\nmodel: a/b\n"
 

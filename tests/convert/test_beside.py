@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sparkops.cli.main import app
 from sparkops.config import files, recipe_file
-from sparkops.convert import mods, other_tools
-from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
+from sparkops.operator.cli.main import app
+from sparkops.operator.convert import mods, other_tools
+from sparkops.operator.convert.conversion import Choices, Conversion
 
 RECIPE = """recipe_version: '1'
 model: a/b

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sparkops.cli.main import app
 from sparkops.config import recipe_file
-from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
+from sparkops.operator.cli.main import app
+from sparkops.operator.convert.conversion import Choices, Conversion
 from tests.convert import originals
 
 IMAGE = "registry.example/theirs:nightly"

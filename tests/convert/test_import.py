@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sparkops.cli.main import app
 from sparkops.config import recipe_file, shipped
-from sparkops.convert import command_lines, other_tools, recipe_keys, releases
-from sparkops.convert.conversion import Conversion
 from sparkops.errors import ConfigError, UsageError
+from sparkops.operator.cli.main import app
+from sparkops.operator.convert import command_lines, other_tools, recipe_keys, releases
+from sparkops.operator.convert.conversion import Conversion
 
 EXAMPLES = Path(__file__).parent / "examples"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sparkops.cli.main import app
-from sparkops.convert import command_lines
 from sparkops.errors import ConfigError
+from sparkops.operator.cli.main import app
+from sparkops.operator.convert import command_lines
 from tests.convert.originals import HEAD, of
 
 SPARKRUN = "recipe_version: '2'\nmodel: a/b\nruntime: vllm\n"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sparkops.cli.main import app
 from sparkops.config import recipe_file
-from sparkops.convert.conversion import Choices
 from sparkops.errors import ConfigError, UsageError
+from sparkops.operator.cli.main import app
+from sparkops.operator.convert.conversion import Choices
 from tests.convert.originals import HEAD, of
 
 

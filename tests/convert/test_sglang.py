@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sparkops.cli.main import app
 from sparkops.config import recipe_file
 from sparkops.config.recipe import Recipe
-from sparkops.convert.conversion import IMPORTED, Choices, Conversion
-from sparkops.deploy.plan import DeployOptions, plan
-from sparkops.deploy.preconditions import Current
+from sparkops.config.release import Release
 from sparkops.errors import ConfigError
-from sparkops.images.arguments import command_lines
-from sparkops.release import Release
+from sparkops.operator.build.images.arguments import command_lines
+from sparkops.operator.cli.main import app
+from sparkops.operator.convert.conversion import IMPORTED, Choices, Conversion
+from sparkops.operator.deploy.plan import DeployOptions, plan
+from sparkops.operator.deploy.preconditions import Current
 from tests.convert import originals
 from tests.deploy import pairs
 from tests.examples import INPUTS, node

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.convert import command_lines, releases
 from sparkops.errors import ConfigError
+from sparkops.operator.convert import command_lines, releases
 from tests.convert.originals import HEAD, of
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError
+from sparkops.operator.convert.conversion import Choices, Conversion
 from tests.convert import originals
 
 BOTH = """recipe_version: '1'

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.convert.conversion import IMPORTED, Choices, Conversion
 from sparkops.errors import ConfigError
+from sparkops.operator.convert.conversion import IMPORTED, Choices, Conversion
 from tests.convert import originals
 
 RECIPE = """meta:

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sparkops.convert import command_lines, other_tools, vllm_project
-from sparkops.convert.conversion import Choices, Conversion
-from sparkops.convert.variants import AS_WRITTEN
 from sparkops.errors import ConfigError
+from sparkops.operator.convert import command_lines, other_tools, vllm_project
+from sparkops.operator.convert.conversion import Choices, Conversion
+from sparkops.operator.convert.variants import AS_WRITTEN
 
 SET_BY_SPARKOPS = frozenset({"tensor-parallel-size", "nnodes", "node-rank", "master-addr", "headless"})
 

@@ -27,11 +27,11 @@ import yaml
 from sparkops.config import source
 from sparkops.config.image import CHAT_TEMPLATES
 from sparkops.config.recipe import Recipe
-from sparkops.convert import other_tools
-from sparkops.convert.conversion import Choices, Conversion
-from sparkops.convert.releases import RELEASES
 from sparkops.errors import ConfigError
-from sparkops.images.arguments import command_lines
+from sparkops.operator.build.images.arguments import command_lines
+from sparkops.operator.convert import other_tools
+from sparkops.operator.convert.conversion import Choices, Conversion
+from sparkops.operator.convert.releases import RELEASES
 from tests.arguments import scratch
 from tests.corpora.command_builder import variants
 from tests.gpu.evidence import cell

@@ -16,8 +16,8 @@ from typing import Any
 
 from sparkops.config import source
 from sparkops.config.recipe import Recipe
-from sparkops.convert import other_tools
 from sparkops.errors import ConfigError
+from sparkops.operator.convert import other_tools
 from tests.corpora.collect import Entry, recorded
 from tests.places import ROOT
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import requests
 
 from sparkops.config import inventory
-from sparkops.demo.counting import counting
-from sparkops.demo.scene import VLLM
-from sparkops.demo.screen import DemoResult, Opening, ending, opening
-from sparkops.traffic.generator import Traffic
-from sparkops.traffic.report import TrafficReport
+from sparkops.operator.demo.counting import counting
+from sparkops.operator.demo.scene import VLLM
+from sparkops.operator.demo.screen import DemoResult, Opening, ending, opening
+from sparkops.operator.demo.traffic.generator import Traffic
+from sparkops.operator.demo.traffic.report import TrafficReport
 from tests import checkpoints
 from tests.fleet.fleet import Fleet as TestFleet
 from tests.places import ROOT

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.demo.machine import REMOVE, MachineFacts, foreign, refusals
-from sparkops.demo.record import DemoRecord
-from sparkops.demo.scene import NODE, Ports
 from sparkops.errors import SparkopsError
-from sparkops.guard_client.commands import NODE_LABEL, PEER_PORT
+from sparkops.node.agents.commands import NODE_LABEL, PEER_PORT
+from sparkops.operator.demo.machine import REMOVE, MachineFacts, foreign, refusals
+from sparkops.operator.demo.record import DemoRecord
+from sparkops.operator.demo.scene import NODE, Ports
 
 DIRECTORY = Path("/home/ops/.local/state/sparkops/demo")
 FREE = MachineFacts(

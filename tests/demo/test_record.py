@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.demo import record
-from sparkops.demo.record import DemoRecord
 from sparkops.errors import SparkopsError
+from sparkops.operator.demo import record
+from sparkops.operator.demo.record import DemoRecord
 
 RECORD = DemoRecord(
     "/home/ops/.local/state/sparkops/demo",
@@ -19,8 +19,8 @@ RECORD = DemoRecord(
 def test_what_docker_keeps_is_what_is_read() -> None:
     label = RECORD.keep().argv[3]
 
-    assert label.startswith("--label=sparkops.demo=")
-    assert record.parse(f"{label.removeprefix('--label=sparkops.demo=')}\n") == RECORD
+    assert label.startswith("--label=sparkops.operator.demo=")
+    assert record.parse(f"{label.removeprefix('--label=sparkops.operator.demo=')}\n") == RECORD
     assert record.parse("\n") is None
 
 

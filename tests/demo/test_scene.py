@@ -9,12 +9,12 @@ import pytest
 from sparkops.config import assets, inventory, recipe_file
 from sparkops.config.assets import BuildInputs
 from sparkops.config.inventory import Build
-from sparkops.demo import scene
-from sparkops.demo.scene import STAND_IN, VLLM, DemoEngine, Ports
-from sparkops.guard_client.commands import PEER_PORT
+from sparkops.config.release import Rank, Release
 from sparkops.names import Slot
-from sparkops.release import Rank, Release
-from sparkops.render.context import build_context
+from sparkops.node.agents.commands import PEER_PORT
+from sparkops.operator.build.render.context import build_context
+from sparkops.operator.demo import scene
+from sparkops.operator.demo.scene import STAND_IN, VLLM, DemoEngine, Ports
 from tests.examples import INPUTS
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.demo.screen import ALL, DemoResult, Opening, ending, opening
-from sparkops.traffic.report import RequestRecord, report
+from sparkops.operator.demo.screen import ALL, DemoResult, Opening, ending, opening
+from sparkops.operator.demo.traffic.report import RequestRecord, report
 
 OLD, NEW = "demo-0123456789", "demo-abcdef0123"
 GOOD = [

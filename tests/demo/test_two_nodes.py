@@ -7,16 +7,17 @@ from itertools import pairwise
 from sparkops.config import assets, recipe_file
 from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
-from sparkops.release import Release
-from sparkops.render.context import build_context
+from sparkops.config.release import Release
+from sparkops.operator.build.render.context import build_context
 from tests.demo import __main__ as demo
 from tests.examples import INPUTS
+from tests.places import ROOT
 
 
 def loaded(argv: tuple[str, ...]) -> Recipe:
     """The recipe of one of the demo's deploys."""
     changes = [word for option, word in pairwise(argv) if option == "--set"]
-    return recipe_file.load(demo.ROOT / argv[1], None, changes)
+    return recipe_file.load(ROOT / argv[1], None, changes)
 
 
 def test_the_swap_brings_another_release_from_the_same_image() -> None:

@@ -13,17 +13,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from sparkops.cli import demo
-from sparkops.cli.terminal import say
-from sparkops.demo import record
-from sparkops.demo.machine import REMOVE, MachineFacts
-from sparkops.demo.record import DemoRecord
-from sparkops.demo.scene import NODE, STAND_IN, Ports
-from sparkops.demo.screen import opening
 from sparkops.errors import NotReady, PlanRefused, UsageError
-from sparkops.guard_client.commands import PEER_PORT
-from sparkops.prune.stored import Stored
-from sparkops.prune.uninstall import Installed, Uninstall
+from sparkops.node.agents.commands import PEER_PORT
+from sparkops.operator.cli import demo
+from sparkops.operator.cli.terminal import say
+from sparkops.operator.demo import record
+from sparkops.operator.demo.machine import REMOVE, MachineFacts
+from sparkops.operator.demo.record import DemoRecord
+from sparkops.operator.demo.scene import NODE, STAND_IN, Ports
+from sparkops.operator.demo.screen import opening
+from sparkops.operator.deploy.prune.stored import Stored
+from sparkops.operator.deploy.prune.uninstall import Installed, Uninstall
 from tests.nodes.recording import RecordingNode
 
 
@@ -102,7 +102,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], 
 def recorded(directory: Path) -> str:
     """What Docker prints of the record of this user's demonstration."""
     kept = DemoRecord(str(directory), os.getuid(), created=(str(directory),)).keep()
-    return kept.argv[3].partition("sparkops.demo=")[2]
+    return kept.argv[3].partition("sparkops.operator.demo=")[2]
 
 
 @pytest.mark.parametrize("deleted", ["nothing", "its directory", "its record"])

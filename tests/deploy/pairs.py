@@ -7,13 +7,13 @@ from ipaddress import IPv4Interface
 from typing import Any
 
 from sparkops.config.fabric import FabricRules as Rules
-from sparkops.deploy import plan as swap
-from sparkops.deploy.plan import DeployOptions, Plan
-from sparkops.deploy.preconditions import Current, Observed
-from sparkops.docker.facts import Container
+from sparkops.config.release import Rank, Release
 from sparkops.names import Slot
-from sparkops.network.facts import Interface, NodeFabric
-from sparkops.release import Rank, Release
+from sparkops.node.docker.facts import Container
+from sparkops.operator.deploy import plan as swap
+from sparkops.operator.deploy.plan import DeployOptions, Plan
+from sparkops.operator.deploy.preconditions import Current, Observed
+from sparkops.operator.fleet.network.facts import Interface, NodeFabric
 from tests.deploy.swaps import at, on
 from tests.examples import container, release
 

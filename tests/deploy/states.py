@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkops.deploy.deployment import deployment
-from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.preconditions import Current
-from sparkops.guard_client.service_state import ServiceState
+from sparkops.config.release import Release
 from sparkops.names import Slot
-from sparkops.release import Release
+from sparkops.operator.deploy.deployment import deployment
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.deploy.preconditions import Current
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import Journal

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from sparkops.config.fabric import FabricRules
-from sparkops.deploy import plan as swap
-from sparkops.deploy.plan import DeployOptions, Plan
-from sparkops.deploy.preconditions import Current, Observed
-from sparkops.docker.facts import Container
+from sparkops.config.release import Rank, Release
 from sparkops.errors import PlanRefused
 from sparkops.names import Slot
-from sparkops.release import Rank, Release
+from sparkops.node.docker.facts import Container
+from sparkops.operator.deploy import plan as swap
+from sparkops.operator.deploy.plan import DeployOptions, Plan
+from sparkops.operator.deploy.preconditions import Current, Observed
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 from tests.examples import CHECKPOINT, HOST, IMAGE_ID, container, node, release
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.deploy import plan as swap
-from sparkops.deploy.deployment import deployment, limits, release_of, token_ranks
-from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.preconditions import Current
-from sparkops.docker import commands
+from sparkops.config.release import Rank, Release
 from sparkops.engines.launch import Seat
 from sparkops.errors import NotReady
-from sparkops.guard_client import engine_spec
-from sparkops.memory.compilers import limit, memory_gib
 from sparkops.names import Slot
-from sparkops.release import Rank, Release
+from sparkops.node.docker import commands
+from sparkops.operator.deploy import plan as swap
+from sparkops.operator.deploy.deployment import deployment, limits, release_of, token_ranks
+from sparkops.operator.deploy.memory.compilers import limit, memory_gib
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.deploy.preconditions import Current
+from sparkops.serving import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.model import Deployment, Limits, Mode
 from tests.deploy.pairs import NEW as PAIR

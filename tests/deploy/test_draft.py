@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from sparkops.deploy.preconditions import Current
-from sparkops.weights.steps import read_by_engine
+from sparkops.operator.build.weights.steps import read_by_engine
+from sparkops.operator.deploy.preconditions import Current
 from tests.deploy.swaps import on, plan, refusal
 from tests.examples import CHECKPOINT, recipe, release
 

@@ -10,17 +10,17 @@ from typing import Any, cast
 
 import pytest
 
-from sparkops.cli.deploy import section
 from sparkops.config.lock import Described, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.fitting import fits, measured
 from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.errors import NotReady, PlanRefused, SparkopsError
-from sparkops.memory.fit import Fit, Measured
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.member import Member
-from sparkops.startup.estimate import Started, settings
+from sparkops.node.docker_api import Engine
+from sparkops.node.member import Member
+from sparkops.operator.cli.deploy import section
+from sparkops.operator.deploy.fitting import fits, measured
+from sparkops.operator.deploy.memory.fit import Fit, Measured
+from sparkops.operator.fleet.connected import Connected
+from sparkops.serving.startup.estimate import Started, settings
 from tests.examples import CUDA, recipe
 from tests.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from sparkops.deploy import node_checks
+from sparkops.config.release import Rank, Release
 from sparkops.errors import NotReady
-from sparkops.guard_client.engine_spec import EngineSpec
 from sparkops.names import Slot
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event
-from sparkops.release import Rank, Release
+from sparkops.node.docker_api import Engine
+from sparkops.node.member import Member
+from sparkops.node.progress import Event
+from sparkops.operator.deploy import node_checks
+from sparkops.serving.engine_spec import EngineSpec
 from tests.examples import CUDA, node, release
 from tests.nodes.recording import RecordingNode
 

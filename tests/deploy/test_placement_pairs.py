@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sparkops.config.fabric import FabricRules as Rules
-from sparkops.deploy import plan as swap
-from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.preconditions import Current
+from sparkops.config.release import Rank
 from sparkops.errors import PlanRefused
 from sparkops.names import Slot
-from sparkops.network.topology import Transport
-from sparkops.release import Rank
+from sparkops.operator.deploy import plan as swap
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.deploy.preconditions import Current
+from sparkops.operator.fleet.network.topology import Transport
 from sparkops.swap.model import Mode
 from tests.deploy.pairs import ALONE, BLUE, NEW, OLD, SERVING, TCP, UNREAD, joined, net, plan, ranks, runs
 from tests.deploy.swaps import ACCEPT, DOWNTIME, at

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.preconditions import Current
 from sparkops.names import Slot
-from sparkops.startup.estimate import Forecast
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.deploy.preconditions import Current
+from sparkops.serving.startup.estimate import Forecast
 from sparkops.swap.model import Mode, Replica
 from tests.deploy.swaps import (
     BLUE,

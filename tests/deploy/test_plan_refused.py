@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from sparkops.config.fabric import FabricRules
-from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.plan import plan as make_plan
-from sparkops.deploy.preconditions import Current
+from sparkops.config.release import Rank
 from sparkops.errors import Busy, PlanRefused
 from sparkops.names import Slot
-from sparkops.release import Rank
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.deploy.plan import plan as make_plan
+from sparkops.operator.deploy.preconditions import Current
 from sparkops.swap.model import Mode
 from tests.deploy.swaps import (
     ACCEPT,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy import preconditions as planning
-from sparkops.deploy.preconditions import Observed
-from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost, NotReady, PlanRefused, SparkopsError
+from sparkops.node.docker.facts import Container
+from sparkops.operator.deploy import preconditions as planning
+from sparkops.operator.deploy.preconditions import Observed
 from tests.examples import CHECKPOINT, CUDA, HALF_A_CHECKPOINT, HOST, IMAGE_ID, container, node, rank, release
 
 PULL = "sparkops models pull q --node n1   (or: sparkops models copy q --to n1 --from NODE)"

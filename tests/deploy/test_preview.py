@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.preview import as_json, lines, preview
 from sparkops.errors import Busy, PlanRefused
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.deploy.preview import as_json, lines, preview
+from sparkops.serving import engine_spec
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState
 from sparkops.swap.intents import Deploy, Refused, accept
 from sparkops.swap.journal import Journal
@@ -30,7 +30,7 @@ def test_the_first_deploy_of_a_fleet_is_shown_before_any_guard_runs() -> None:
     assert effect_plan is not None
     (rank,) = intent.target.ranks
     create = engine_spec.of(rank).create("n1")
-    assert "--label=sparkops.release=" in str(create)
+    assert "--label=sparkops.config.release=" in str(create)
     shown = list(lines(effect_plan, "chat"))
     assert shown[:4] == ["prepare", f"  n1: {create}", "start", f"  n1: docker start {rank.container}"]
     assert shown[4:6] == ["verify", f"  n1: verify {rank.container}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.deploy.provision import Missing
+from sparkops.operator.deploy.provision import Missing
 from tests.examples import recipe
 
 ABSENT = "not found"

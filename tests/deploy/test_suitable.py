@@ -7,9 +7,9 @@ from typing import Any
 
 from sparkops.config.fabric import FabricRules
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.preconditions import Observed
-from sparkops.deploy.suitable import Suitable, suitable
 from sparkops.names import Slot
+from sparkops.operator.deploy.preconditions import Observed
+from sparkops.operator.deploy.suitable import Suitable, suitable
 from tests.deploy.pairs import SERVE, TCP, UNREAD, joined
 from tests.deploy.swaps import NEW, on, runs
 from tests.examples import CUDA, recipe, release

@@ -10,10 +10,10 @@ import pytest
 
 from sparkops import __version__
 from sparkops.command import Command
-from sparkops.docker import commands
+from sparkops.config.release import Release, cache_volume
 from sparkops.engines import runtime
 from sparkops.engines.launch import Seat
-from sparkops.release import Release, cache_volume
+from sparkops.node.docker import commands
 from tests.examples import IMAGE_ID, INPUTS, node, rank, recipe
 
 
@@ -25,7 +25,7 @@ def test_create() -> None:
 
     assert str(command) == (
         f"docker create --name={created.container}"
-        f" --label=sparkops.service=chat --label=sparkops.release={created.release.id} --label=sparkops.recipe=q"
+        f" --label=sparkops.service=chat --label=sparkops.config.release={created.release.id} --label=sparkops.recipe=q"
         f" --label=sparkops.slot=blue --label=sparkops.rank=0 --label=sparkops.port=8001 --label=sparkops.claim-gib=10"
         f" --label=sparkops.inputs={INPUTS} --label=sparkops.version={__version__}"
         " --network=host --restart=no --user=10841:10841 --cap-drop=ALL --security-opt=no-new-privileges"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker import facts
-from sparkops.docker.facts import Container, Usage, image_content
+from sparkops.node.docker import facts
+from sparkops.node.docker.facts import Container, Usage, image_content
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker import commands, ranks
 from sparkops.engines import ENGINES, EngineName
+from sparkops.node.docker import commands, ranks
 from tests.examples import IMAGE_ID, node, rank
 
 IMAGE = {"torch": None, "vllm": None}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker import ranks
+from sparkops.config.release import Rank, Release
 from sparkops.engines import ray
 from sparkops.engines.launch import RankProgram, Seat
 from sparkops.names import Slot
-from sparkops.release import Rank, Release
+from sparkops.node.docker import ranks
 from tests import examples
 from tests.ports import free_port
 

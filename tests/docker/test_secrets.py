@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sparkops.command import Command
-from sparkops.docker import commands, secrets
 from sparkops.errors import CommandFailed, Interrupted
-from sparkops.nodes.local import LocalNode
+from sparkops.node.docker import commands, secrets
+from sparkops.node.local import LocalNode
 
 HIDDEN = {"pip.conf": b"index-url = https://user:canary@h\n", "uv.toml": b""}
 LOOK = 'for fd in 5 6; do stat -L -c "%a %h" /proc/self/fd/$fd; cat /proc/self/fd/$fd; done; cat'

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.docs.pages import ROOT, Page
+from tests.docs.pages import Page
+from tests.places import ROOT
 
 HEAD = "| who | tries |"
 ROWS = [

@@ -13,11 +13,12 @@ import pytest
 import typer
 import yaml
 
-from sparkops.cli.main import command
-from sparkops.cli.verbs import VERBS
 from sparkops.config import inventory, shipped
 from sparkops.config.recipe_file import load
-from tests.docs.pages import PAGES, ROOT, Page
+from sparkops.operator.cli.main import command
+from sparkops.operator.cli.verbs import VERBS
+from tests.docs.pages import PAGES, Page
+from tests.places import ROOT
 
 COMMAND = re.compile(r"(?:^|^[$#] |: )(sparkops (?!\.).+)$")
 PLACEHOLDER = re.compile(r"[A-Z]{3,}(\.\.\.)?|\.\.\.")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.cli.main import command
-from sparkops.cli.verbs import VERBS
+from sparkops.operator.cli.main import command
+from sparkops.operator.cli.verbs import VERBS
 from tests.docs.test_commands import refusal
 
 EXAMPLE = re.compile(r"Example: (sparkops .+)")

@@ -7,7 +7,8 @@ from datetime import date
 
 import pytest
 
-from tests.docs.pages import DEFINED, LABEL, PAGES, ROOT, Page
+from tests.docs.pages import DEFINED, LABEL, PAGES, Page
+from tests.places import ROOT
 
 DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 CHECKED = Page("docs/evidence/links.md")

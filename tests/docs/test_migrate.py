@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sparkops.cli.main import app
 from sparkops.config import recipe_file
+from sparkops.operator.cli.main import app
 from tests.docs.pages import Page
 from tests.docs.test_commands import YAML
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.cli.verbs import VERBS
+from sparkops.operator.cli.verbs import VERBS
 from tests.docs.pages import Page
 from tests.docs.verbs import page
 

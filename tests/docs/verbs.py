@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from sparkops.cli.main import command
-from sparkops.cli.verbs import GROUPS
+from sparkops.operator.cli.main import command
+from sparkops.operator.cli.verbs import GROUPS
 
 HEAD = """\
 # Verbs

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.cli.doctor import write_bundle
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
-from sparkops.doctor import bundle
 from sparkops.errors import UsageError
-from sparkops.guard_client.leader import Leader
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.operator.cli.doctor import write_bundle
+from sparkops.operator.fleet.guards.leader import Leader
+from sparkops.operator.status.doctor import bundle
 from sparkops.swap.intents import Hold
 from tests.deploy.states import serving
 from tests.guard_client.test_leader import Guarded, peer_node

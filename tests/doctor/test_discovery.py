@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sparkops.config import inventory
-from sparkops.doctor import discovery
-from sparkops.doctor.discovery import Discovered, Models
-from sparkops.doctor.facts import MachineFacts
-from sparkops.network.facts import parse_fabric
-from sparkops.nodes.host import HostFacts
+from sparkops.node.host import HostFacts
+from sparkops.operator.fleet.network.facts import parse_fabric
+from sparkops.operator.status.doctor import discovery
+from sparkops.operator.status.doctor.discovery import Discovered, Models
+from sparkops.operator.status.doctor.facts import MachineFacts
 from tests import sparks
 
 HOST = HostFacts("aarch64", 0.0, 121.7, 110.0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.doctor import facts
-from sparkops.doctor.facts import MachineFacts
-from sparkops.nodes.host import Clocks
-from sparkops.nodes.local import LocalNode
+from sparkops.node.host import Clocks
+from sparkops.node.local import LocalNode
+from sparkops.operator.status.doctor import facts
+from sparkops.operator.status.doctor.facts import MachineFacts
 
 SMALLEST = MachineFacts(False, {}, (), toolkit=False, gpu="", gpu_error="")
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue\n"

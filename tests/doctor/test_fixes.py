@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from sparkops.command import Command
-from sparkops.doctor.repairs import require_haproxy
-from sparkops.doctor.run import fixes
-from sparkops.network.finding import Finding
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
+from sparkops.node.network.finding import Finding
+from sparkops.operator.status.doctor.repairs import require_haproxy
+from sparkops.operator.status.doctor.run import fixes
 from sparkops.swap.journal import SCHEMA
 from tests.examples import node
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.doctor.run import HubLogin
-from sparkops.network.finding import Severity
-from sparkops.weights.checkpoint import ModelDirectory
+from sparkops.node.network.finding import Severity
+from sparkops.operator.build.weights.checkpoint import ModelDirectory
+from sparkops.operator.status.doctor.run import HubLogin
 from tests.doctor.test_rules import examined
 from tests.examples import CHECKPOINT, HALF_A_CHECKPOINT
 from tests.sparks import spark

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.doctor import rules
-from sparkops.doctor.facts import NodeFacts
 from sparkops.errors import ConnectionLost, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts
-from sparkops.network.finding import Finding, Severity
-from sparkops.status.observation import NodeReport
-from sparkops.status.picture import Drift, NodeRow
-from sparkops.watch.finding import EngineFinding
+from sparkops.node.network.finding import Finding, Severity
+from sparkops.operator.status.doctor import rules
+from sparkops.operator.status.doctor.facts import NodeFacts
+from sparkops.operator.status.observation import NodeReport
+from sparkops.operator.status.picture import Drift, NodeRow
+from sparkops.serving.watch.finding import EngineFinding
 from tests.doctor.test_rules import examined
 from tests.examples import HOST
 from tests.sparks import spark

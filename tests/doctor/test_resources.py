@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.doctor import rules
-from sparkops.doctor.facts import NodeFacts
 from sparkops.errors import NodeError
-from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, Origin
+from sparkops.operator.build.weights.checkpoint import Checkpoint, ModelDirectory, Origin
+from sparkops.operator.status.doctor import rules
+from sparkops.operator.status.doctor.facts import NodeFacts
 from tests.doctor.test_rules import WELL, examined
 from tests.examples import CHECKPOINT
 from tests.sparks import spark

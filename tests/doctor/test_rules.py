@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from sparkops.agents.packages import AgentPackages, PackageUpdate
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.config.reference import reference
-from sparkops.doctor import rules
-from sparkops.doctor.diagnosis import Diagnosis
-from sparkops.doctor.facts import MachineFacts, NodeFacts
-from sparkops.doctor.rules import NodeRule, Seen
 from sparkops.errors import NodeError, NotReachable, SparkopsError
-from sparkops.network import checks, topology
-from sparkops.network.finding import Kind, Severity
-from sparkops.network.topology import Transport
-from sparkops.nodes.host import Clocks
-from sparkops.watch.rules import Rule
+from sparkops.node.host import Clocks
+from sparkops.node.network.finding import Kind, Severity
+from sparkops.operator.deploy.agents.packages import AgentPackages, PackageUpdate
+from sparkops.operator.fleet.network import checks, topology
+from sparkops.operator.fleet.network.topology import Transport
+from sparkops.operator.status.doctor import rules
+from sparkops.operator.status.doctor.diagnosis import Diagnosis
+from sparkops.operator.status.doctor.facts import MachineFacts, NodeFacts
+from sparkops.operator.status.doctor.rules import NodeRule, Seen
+from sparkops.serving.watch.rules import Rule
 from tests import sparks
 from tests.examples import HOST, container, node, rank
 from tests.places import ROOT

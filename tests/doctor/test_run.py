@@ -11,16 +11,16 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
-from sparkops.doctor import run
-from sparkops.doctor.repairs import Repair, StartedAgent
-from sparkops.doctor.run import Fix, fixes
-from sparkops.network.finding import Finding
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import Node
-from sparkops.status.picture import GatewayRow, GatewayState, ServiceRow, Status
+from sparkops.node.docker_api import Engine
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.node.network.finding import Finding
+from sparkops.node.node import Node
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.status.doctor import run
+from sparkops.operator.status.doctor.repairs import Repair, StartedAgent
+from sparkops.operator.status.doctor.run import Fix, fixes
+from sparkops.operator.status.picture import GatewayRow, GatewayState, ServiceRow, Status
 from tests.examples import node
 
 pytestmark = pytest.mark.local

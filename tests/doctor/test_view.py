@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.rules import AREAS, KINDS
-from sparkops.doctor.view import lines
 from sparkops.errors import NotReachable
-from sparkops.network.finding import Finding, Severity
+from sparkops.node.network.finding import Finding, Severity
+from sparkops.operator.status.doctor.diagnosis import Diagnosis, FixRow
+from sparkops.operator.status.doctor.rules import AREAS, KINDS
+from sparkops.operator.status.doctor.view import lines
 from tests.doctor.test_rules import diagnose, examined
 from tests.sparks import port_1, spark
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from sparkops.config import opt_in
-from sparkops.docker import commands
 from sparkops.engines import ENGINES, metrics
 from sparkops.engines.llama_cpp.figures import FIGURES
 from sparkops.engines.llama_cpp.flags import FLAGS
@@ -18,10 +17,11 @@ from sparkops.engines.llama_cpp.start_log import LOG
 from sparkops.engines.load import Load, Rates, rates
 from sparkops.engines.start_log import Stage
 from sparkops.exchange import Reply
-from sparkops.memory.bound import bound
-from sparkops.smoke import openai
-from sparkops.smoke.coverage import planned
-from sparkops.smoke.prompts import window_of
+from sparkops.node.docker import commands
+from sparkops.serving.memory.bound import bound
+from sparkops.serving.smoke import openai
+from sparkops.serving.smoke.coverage import planned
+from sparkops.serving.smoke.prompts import window_of
 from tests.examples import IMAGE_ID, node, rank, recipe
 
 Captured = Callable[[str], str]

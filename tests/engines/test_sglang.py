@@ -8,15 +8,15 @@ import pytest
 
 from sparkops.config import opt_in
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands, ranks
+from sparkops.config.release import Rank, Release
 from sparkops.engines import ENGINES, load, metrics
 from sparkops.engines.launch import Seat
 from sparkops.engines.load import Load
 from sparkops.engines.sglang.start_log import LOG
 from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.names import Slot
-from sparkops.release import Rank, Release
-from sparkops.smoke import coverage
+from sparkops.node.docker import commands, ranks
+from sparkops.serving.smoke import coverage
 from tests.examples import INPUTS, RECIPE, node
 
 START = """\

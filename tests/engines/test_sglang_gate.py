@@ -11,7 +11,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.engines import image_facts
 from sparkops.engines.image_facts import OTHER_PROCESSOR, ImageFacts, ImportAnswer
 from sparkops.engines.sglang.gate import KERNELS_OF_CUDA, NO_DRIVER, NO_KERNELS, NO_SGLANG, OTHER_TORCH
-from sparkops.images import gate
+from sparkops.operator.build.images import gate
 from tests.examples import IMAGE_FACTS, RECIPE
 
 OF = Recipe.model_validate({**RECIPE, "engine": "sglang", "image": {"use": "lmsysorg/sglang:v0.5.23"}})

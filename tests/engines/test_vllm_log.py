@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkops.docker.facts import log_lines
 from sparkops.engines.start_log import Reading, Stage, fingerprint
 from sparkops.engines.vllm.start_log import LOG
+from sparkops.node.docker.facts import log_lines
 
 Captured = Callable[[str], str]
 CORE = "(EngineCore pid=47) ERROR 11-21 22:06:42 [core.py:1195]"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from sparkops.guard_client.image import PACKAGES
+from sparkops.operator.build.guard.image import PACKAGES
 
 from . import bootstrap
 from .shell import FleetError, client, docker, say, step, succeeds

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from enum import Enum
 
-from sparkops.nodes.waiting import retry_start
+from sparkops.node.waiting import retry_start
 
 from . import engine, entering, network
 from .images import NODE_PROGRAM, Image

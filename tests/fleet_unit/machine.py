@@ -18,10 +18,10 @@ from urllib.parse import unquote
 
 from sparkops.command import Command, Completed
 from sparkops.gateway import commands as gateway_commands
-from sparkops.guard_client import commands as guard_commands
-from sparkops.guard_client.commands import CONTAINER as GUARD
-from sparkops.nodes import host
-from sparkops.nodes.program import BOOT
+from sparkops.node import host
+from sparkops.node.agents import commands as guard_commands
+from sparkops.node.agents.commands import CONTAINER as GUARD
+from sparkops.node.program import BOOT
 from tests.fleet_unit import ranks
 from tests.fleet_unit.gate import Gate
 from tests.fleet_unit.listener import Listener, converse
@@ -242,7 +242,7 @@ class Machine:
 
     def release(self, name: str) -> str:
         """The release of a container."""
-        return str(self.containers[name]["Config"]["Labels"].get("sparkops.release", ""))
+        return str(self.containers[name]["Config"]["Labels"].get("sparkops.config.release", ""))
 
     def log(self, name: str) -> str:
         """What a container has said, all of it at its start."""
@@ -268,7 +268,9 @@ class Machine:
             (container["Config"]["Labels"], container["HostConfig"]["RestartPolicy"])
             for container in self.containers.values()
         )
-        return [labels["sparkops.release"] for labels, policy in policies if labels and policy["Name"] == "always"]
+        return [
+            labels["sparkops.config.release"] for labels, policy in policies if labels and policy["Name"] == "always"
+        ]
 
     def crash(self, name: str) -> None:
         """The process is killed."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from sparkops.command import Command, Completed
 from sparkops.engines import runtime
 from sparkops.errors import CommandFailed, ConnectionLost
-from sparkops.guard_client.commands import RELAY
-from sparkops.nodes.node import DIAL, OnLine, Stream
+from sparkops.node.agents.commands import RELAY
+from sparkops.node.node import DIAL, OnLine, Stream
 from tests.fleet_unit.machine import Machine
 from tests.guard_peer import Peer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sparkops.network import facts
+from sparkops.operator.fleet.network import facts
 
 SAID = """\
 == words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparkops.config.recipe import Recipe
-from sparkops.smoke import coverage
+from sparkops.serving.smoke import coverage
 from tests import examples
 from tests.fleet_unit.machine import ANSWER
 

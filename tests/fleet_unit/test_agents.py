@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.agents import agents
 from sparkops.errors import PlanRefused
-from sparkops.guard_client.commands import CONTAINER as GUARD
-from sparkops.guard_client.commands import NODE_LABEL
-from sparkops.guard_client.service_state import needed_nodes
 from sparkops.names import Slot
-from sparkops.nodes.progress import Event
+from sparkops.node.agents.commands import CONTAINER as GUARD
+from sparkops.node.agents.commands import NODE_LABEL
+from sparkops.node.progress import Event
+from sparkops.operator.deploy.agents import agents
+from sparkops.serving.service_state import needed_nodes
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.fleet_unit.conftest import Make

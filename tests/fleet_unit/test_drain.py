@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy import drain, sending
-from sparkops.deploy.drain import Action, DrainOptions, Follow, NodePlan
-from sparkops.deploy.operation import Operation
-from sparkops.deploy.plan import DeployOptions, nodes_of
+from sparkops.config.release import Release
 from sparkops.errors import Busy, Interrupted, NeedsOperator, PlanRefused
-from sparkops.guard_client import engine_spec, leases
-from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.leader import Leader
-from sparkops.nodes.member import Member
-from sparkops.release import Release
+from sparkops.node.cordon import Cordon
+from sparkops.node.member import Member
+from sparkops.operator.deploy import drain, sending
+from sparkops.operator.deploy.drain import Action, DrainOptions, Follow, NodePlan
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.deploy.plan import DeployOptions, nodes_of
+from sparkops.operator.fleet.guards import leases
+from sparkops.operator.fleet.guards.following import Accepted
+from sparkops.operator.fleet.guards.leader import Leader
+from sparkops.serving import engine_spec
 from tests import examples
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.recipes import recipe

@@ -14,13 +14,13 @@ import pytest
 
 from sparkops.command import Command, Completed
 from sparkops.errors import ConnectionLost
-from sparkops.guard.engines import ContainerReader
-from sparkops.guard.follower import Follower
-from sparkops.guard.state import State
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.engine_spec import rank_spec
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engines import ContainerReader
+from sparkops.guard.follow.follower import Follower
 from sparkops.names import Slot
-from sparkops.nodes.node import OnLine
+from sparkops.node.node import OnLine
+from sparkops.serving import engine_spec
+from sparkops.serving.engine_spec import rank_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal

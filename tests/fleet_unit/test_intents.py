@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 
 from sparkops.config.node import LOOPBACK, NodeConfig
-from sparkops.deploy import sending
-from sparkops.deploy.operation import Operation
-from sparkops.deploy.plan import DeployOptions
+from sparkops.config.release import Release
 from sparkops.errors import Busy, Interrupted, PlanRefused, UsageError
 from sparkops.gateway.commands import CONTAINER as GATEWAY
-from sparkops.guard_client import engine_spec, following, membership
-from sparkops.guard_client.ending import Ending
-from sparkops.guard_client.following import Accepted, Following
-from sparkops.guard_client.leader import Decision, Leader, leading
 from sparkops.names import Slot
-from sparkops.release import Release
+from sparkops.operator.deploy import sending
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.fleet.guards import following, membership
+from sparkops.operator.fleet.guards.ending import Ending
+from sparkops.operator.fleet.guards.following import Accepted, Following
+from sparkops.operator.fleet.guards.leader import Decision, Leader, leading
+from sparkops.serving import engine_spec
 from sparkops.swap.intents import Intent
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase

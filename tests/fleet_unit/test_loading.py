@@ -12,18 +12,18 @@ from typing import Any, cast
 import pytest
 
 from sparkops.command import Command, Completed
-from sparkops.docker import facts
-from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost
-from sparkops.guard.engine_port import EnginePort
-from sparkops.guard.engines import LOG_CHARACTERS, Engines
-from sparkops.guard.follower import Follower
-from sparkops.guard.loading import Loading
-from sparkops.guard.state import State
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engine_port import EnginePort
+from sparkops.guard.follow.engines import LOG_CHARACTERS, Engines
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.loading import Loading
 from sparkops.names import Slot
-from sparkops.nodes import host
-from sparkops.nodes.node import OnLine
+from sparkops.node import host
+from sparkops.node.docker import facts
+from sparkops.node.docker.facts import Container
+from sparkops.node.node import OnLine
+from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Replica

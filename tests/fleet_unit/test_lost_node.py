@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkops.deploy import sending
-from sparkops.deploy.plan import DeployOptions
-from sparkops.guard.completion import ReleaseHealth
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
-from sparkops.guard.lead import Lead
-from sparkops.guard.state import State
-from sparkops.guard_client import engine_spec
+from sparkops.guard.disk.state import State
+from sparkops.guard.lead.completion import ReleaseHealth
+from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
+from sparkops.guard.lead.lead import Lead
 from sparkops.names import backend
+from sparkops.operator.deploy import sending
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.serving import engine_spec
 from sparkops.swap.effects import PointSlot, SwitchTraffic
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal

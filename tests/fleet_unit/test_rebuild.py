@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.agents import rebuild
-from sparkops.agents.rebuild_plan import Rebuild, plan
-from sparkops.guard_client import membership
-from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.leader import connect_guard, leading
+from sparkops.node.agents.commands import CONTAINER
+from sparkops.operator.deploy.agents import rebuild
+from sparkops.operator.deploy.agents.rebuild_plan import Rebuild, plan
+from sparkops.operator.fleet.guards import membership
+from sparkops.operator.fleet.guards.leader import connect_guard, leading
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.agents import agents, gateway_agent
-from sparkops.agents.agents import AgentSpecs
 from sparkops.command import Command, Completed
 from sparkops.errors import Interrupted, NotReady, StartFailed
 from sparkops.gateway.commands import CONTAINER as GATEWAY
 from sparkops.guard import replacing
-from sparkops.guard_client.commands import CONTAINER as GUARD
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import OnLine
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.agents.commands import CONTAINER as GUARD
+from sparkops.node.member import Member
+from sparkops.node.node import OnLine
+from sparkops.node.waiting import Waiting
+from sparkops.operator.deploy.agents import agents, gateway_agent
+from sparkops.operator.deploy.agents.agents import AgentSpecs
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.machine import IMAGE, Machine, inspect
 from tests.fleet_unit.nodes import MachineNode

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.agents import agents
-from sparkops.deploy import provision, sending
-from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.preview import Draft
+from sparkops.config.release import Release
 from sparkops.errors import Busy, PlanRefused, SparkopsError
-from sparkops.guard_client.leader import leading
-from sparkops.release import Release
+from sparkops.operator.deploy import provision, sending
+from sparkops.operator.deploy.agents import agents
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.deploy.preview import Draft
+from sparkops.operator.fleet.guards.leader import leading
 from sparkops.swap.journal import Journal
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.world import World

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from sparkops.nodes.node import COMMANDS
+from sparkops.node.node import COMMANDS
 from tests.fleet_unit.conftest import Make
 
 

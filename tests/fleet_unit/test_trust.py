@@ -16,21 +16,21 @@ import pytest
 from sparkops.command import Command, Completed
 from sparkops.config import recipe_file, shipped
 from sparkops.config.inventory import Build, Fleet
-from sparkops.docker.facts import image_content
+from sparkops.config.release import trust_mark
 from sparkops.engines.image_facts import GateVerdict
 from sparkops.errors import CommandFailed, ImageRejected, NotReady, SparkopsError
-from sparkops.guard_client import leases
-from sparkops.images import distribute, gated, layers
-from sparkops.images.build import BuildOrder, Gate, build_on, build_on_all
-from sparkops.lock import locking
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Engine, Facts
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import OnLine, Stream
-from sparkops.nodes.progress import Event, silent
-from sparkops.release import trust_mark
-from sparkops.render.context import Context
+from sparkops.node import host
+from sparkops.node.docker.facts import image_content
+from sparkops.node.docker_api import Engine, Facts
+from sparkops.node.member import Member
+from sparkops.node.node import OnLine, Stream
+from sparkops.node.progress import Event, silent
+from sparkops.operator.build.images import distribute, gated, layers
+from sparkops.operator.build.images.build import BuildOrder, Gate, build_on, build_on_all
+from sparkops.operator.build.lock import locking
+from sparkops.operator.build.render.context import Context
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards import leases
 from tests.examples import node
 from tests.fleet_unit.listener import converse
 

@@ -12,15 +12,15 @@ from typing import Any
 from sparkops.config.fabric import FabricRules as Rules
 from sparkops.config.inventory import Build, Fleet, Gateway
 from sparkops.config.node import LOOPBACK, NodeConfig
-from sparkops.deploy.operation import Operation
-from sparkops.docker.commands import set_restart
+from sparkops.config.release import Release
 from sparkops.errors import NotReachable, SparkopsError
 from sparkops.guard import replacing
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event
-from sparkops.release import Release
+from sparkops.node.docker.commands import set_restart
+from sparkops.node.docker_api import Engine
+from sparkops.node.member import Member
+from sparkops.node.progress import Event
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.fleet.connected import Connected
 from tests import examples
 from tests.fleet_unit.machine import Facts, Machine
 from tests.fleet_unit.nodes import Impatient, MachineNode
@@ -99,7 +99,7 @@ def whole(machines: Mapping[str, Machine], container: Facts) -> bool:
     labels = container["Config"]["Labels"]
     if "sparkops.ranks" not in labels:
         return True
-    keys = ("sparkops.release", "sparkops.slot", "sparkops.generation")
+    keys = ("sparkops.config.release", "sparkops.slot", "sparkops.generation")
     running = [
         candidate["Config"]["Labels"].get("sparkops.rank")
         for machine in machines.values()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.guard import filter as ports
+from sparkops.guard.follow import filter as ports
 from tests.fleet import engine
 from tests.follower import here
 from tests.follower.here import Here

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from sparkops.config.recipe import Recipe
+from sparkops.config.release import Release
 from sparkops.errors import NotReady
+from sparkops.guard.disk.state import State
 from sparkops.guard.environment import NodeClock, read_clock
-from sparkops.guard.follower import Follower
-from sparkops.guard.state import State
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.guard.follow.follower import Follower
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
-from sparkops.release import Release
+from sparkops.node.local import LocalNode
+from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.guard.notes import RESTART
+from sparkops.guard.disk.notes import RESTART
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.journal import HOUR_S, RESTARTS
 from sparkops.swap.model import Deployment, RankSpec

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from sparkops.errors import NotReady
-from sparkops.guard_client import engine_spec
+from sparkops.serving import engine_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Mode, Phase
 from tests.fleet.shell import docker

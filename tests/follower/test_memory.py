@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from sparkops.errors import Busy
-from sparkops.guard.free_memory import APART_S, Measuring
-from sparkops.guard.memory_floor import MemoryFloor
-from sparkops.memory.relief import FLOOR_GIB, LOOKS
-from sparkops.nodes import host
+from sparkops.guard.follow.free_memory import APART_S, Measuring
+from sparkops.guard.watch.memory_floor import MemoryFloor
+from sparkops.node import host
+from sparkops.serving.memory.relief import FLOOR_GIB, LOOKS
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Phase
 from tests.follower.here import Here, inspect, recipe

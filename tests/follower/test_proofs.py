@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import requests
 
-from sparkops.docker.facts import parse_container
 from sparkops.errors import Interrupted
-from sparkops.guard import smoke_runs
-from sparkops.guard_client import engine_spec
+from sparkops.guard.follow import smoke_runs
+from sparkops.node.docker.facts import parse_container
+from sparkops.serving import engine_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Answer, Phase
 from tests.follower.here import Here, inspect, recipe

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sparkops.engines.start_log import Stage
-from sparkops.guard_client import engine_spec
-from sparkops.startup.estimate import Started
+from sparkops.serving import engine_spec
+from sparkops.serving.startup.estimate import Started
 from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.model import Phase
 from tests.fleet.shell import docker

@@ -14,9 +14,9 @@ from sparkops.command import Command, Completed
 from sparkops.config.recipe import Recipe
 from sparkops.engines.launch import Seat
 from sparkops.engines.ray import TOKEN
-from sparkops.guard.engines import Engines
-from sparkops.guard_client import engine_spec
-from sparkops.nodes.local import LocalNode
+from sparkops.guard.follow.engines import Engines
+from sparkops.node.local import LocalNode
+from sparkops.serving import engine_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Deployment, RankSpec
 from tests import examples

@@ -11,10 +11,10 @@ import pytest
 from sparkops.config.startup import Startup
 from sparkops.engines import runtime
 from sparkops.engines.vllm.start_log import LOG
-from sparkops.guard.engine_port import EnginePort
-from sparkops.guard.loading import Loading, limits, resumed
-from sparkops.nodes.local import LocalNode
-from sparkops.startup.verdict import Sample, Watch, advance
+from sparkops.guard.follow.engine_port import EnginePort
+from sparkops.guard.follow.loading import Loading, limits, resumed
+from sparkops.node.local import LocalNode
+from sparkops.serving.startup.verdict import Sample, Watch, advance
 from tests import examples
 
 LIMITS = Startup(stall_s=10, compile_stall_s=10, max_s=100)

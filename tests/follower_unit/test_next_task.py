@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.docker.facts import Container
-from sparkops.guard.local_service import SETTLE_S, LocalService
-from sparkops.guard.next_task import ROOM_S, Moment, load_ahead, next_start, next_task
-from sparkops.guard.tasks import Measure, MeasuredRoom
-from sparkops.guard_client import engine_spec
+from sparkops.guard.follow.local_service import SETTLE_S, LocalService
+from sparkops.guard.follow.next_task import ROOM_S, Moment, load_ahead, next_start, next_task
+from sparkops.guard.follow.tasks import Measure, MeasuredRoom
 from sparkops.names import Slot
+from sparkops.node.docker.facts import Container
+from sparkops.serving import engine_spec
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Record

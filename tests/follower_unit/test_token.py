@@ -8,11 +8,11 @@ import pytest
 
 from sparkops.engines.launch import Seat
 from sparkops.errors import NotReady
-from sparkops.guard.engines import Engines
-from sparkops.guard.state import State
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec, token_digest, token_name
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engines import Engines
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
+from sparkops.serving.engine_spec import EngineSpec, rank_spec, token_digest, token_name
 from tests import examples
 
 RECIPE = examples.recipe(serve={"tensor_parallel": 2, "executor": "ray"})

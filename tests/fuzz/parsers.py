@@ -12,34 +12,35 @@ from functools import partial
 from pydantic_core import PydanticCustomError
 
 from sparkops import redact
-from sparkops.agents import differences
-from sparkops.cli import terminal
 from sparkops.config import fields
 from sparkops.config.startup import Startup
-from sparkops.convert import command_lines
-from sparkops.docker import facts
-from sparkops.doctor import bundle, discovery
-from sparkops.doctor.facts import parse_machine
 from sparkops.engines import ENGINES, image_facts, metrics
 from sparkops.errors import SparkopsError
 from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
-from sparkops.hub import pull
-from sparkops.images import build, buildkit
-from sparkops.lock import finished, resolving
-from sparkops.network import commands, firewall, nccl_log
-from sparkops.network.facts import parse_fabric
-from sparkops.nodes import host
-from sparkops.render.dockerfile import problems
-from sparkops.smoke import garbage, prompts
-from sparkops.startup import advice
-from sparkops.startup.verdict import Line, Sample, Watch, advance
-from sparkops.status import observation, starting
+from sparkops.guard.follow import nccl_log
+from sparkops.guard.follow.startup import advice
+from sparkops.node import host
+from sparkops.node.docker import facts
+from sparkops.node.network import commands, firewall
+from sparkops.operator.build.hub import pull
+from sparkops.operator.build.images import build, buildkit
+from sparkops.operator.build.lock import finished, resolving
+from sparkops.operator.build.render.dockerfile import problems
+from sparkops.operator.build.weights import checkpoint, prepare
+from sparkops.operator.cli import terminal
+from sparkops.operator.convert import command_lines
+from sparkops.operator.deploy.agents import differences
+from sparkops.operator.fleet.network.facts import parse_fabric
+from sparkops.operator.fleet.transfer import commands as transfers
+from sparkops.operator.status import observation, starting
+from sparkops.operator.status.doctor import bundle, discovery
+from sparkops.operator.status.doctor.facts import parse_machine
+from sparkops.serving.smoke import garbage, prompts
+from sparkops.serving.startup.verdict import Line, Sample, Watch, advance
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.wire import WireError
-from sparkops.transfer import commands as transfers
-from sparkops.weights import checkpoint, prepare
 
 STAMP = "2026-11-28T09:00:00.123456789Z"
 LIMITS = Startup()

@@ -20,23 +20,23 @@ from hypothesis import strategies as st
 from sparkops import redact
 from sparkops.config import addresses, inventory, opt_in, recipe_file
 from sparkops.config.recipe_file import read_lock
-from sparkops.docker.facts import LINE_CHARACTERS, log_lines, parse_container
-from sparkops.docker.places import CONTAINER
-from sparkops.doctor import bundle
 from sparkops.engines import ENGINES, metrics
 from sparkops.engines.start_log import ReportedMemory, fingerprint
 from sparkops.engines.vllm.start_log import LOG
 from sparkops.errors import ConfigError, SparkopsError
 from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
-from sparkops.status import observation
+from sparkops.node.docker.facts import LINE_CHARACTERS, log_lines, parse_container
+from sparkops.node.docker.places import CONTAINER
+from sparkops.operator.status import observation
+from sparkops.operator.status.doctor import bundle
 from sparkops.swap import wire
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.orders import Order
 from sparkops.swap.wire import OtherFormat, WireError
-from tests.conftest import CAPTURED
 from tests.examples import RECIPE
 from tests.fuzz.parsers import PARSERS, UNITS, log
+from tests.places import CAPTURED
 
 SCALARS = (
     st.none()

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.config.inventory import Gateway
-from sparkops.gateway import files
-from sparkops.gateway import image as render
-from sparkops.gateway.files import Secrets
-from sparkops.gateway.image import Service
+from sparkops.operator.build.gateway import files
+from sparkops.operator.build.gateway import image as render
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.gateway.image import Service
 from tests.gateway.here import PROGRAM, WITHIN_S, Program
 from tests.ports import free_port
 

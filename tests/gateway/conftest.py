@@ -10,9 +10,9 @@ import pytest
 from sparkops.config import inventory
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
-from sparkops.gateway.files import Secrets
 from sparkops.names import Slot
-from sparkops.nodes.connected import connect
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.fleet.connected import connect
 from tests.fleet.fleet import Fleet
 from tests.gateway.live import METRICS, Live
 

@@ -16,11 +16,12 @@ from typing import Any
 from sparkops.command import Command, Completed
 from sparkops.config import shipped
 from sparkops.config.inventory import Gateway
-from sparkops.gateway import commands, files
-from sparkops.gateway import image as render
-from sparkops.gateway.image import Service
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.node import OnLine, Stream
+from sparkops.gateway import commands
+from sparkops.node.local import LocalNode
+from sparkops.node.node import OnLine, Stream
+from sparkops.operator.build.gateway import files
+from sparkops.operator.build.gateway import image as render
+from sparkops.operator.build.gateway.image import Service
 from tests.fleet import engine, shell
 from tests.ports import free_port
 

@@ -16,15 +16,16 @@ import pytest
 
 from sparkops.config.inventory import Gateway
 from sparkops.errors import CommandFailed
-from sparkops.gateway import commands, files
-from sparkops.gateway import image as render
+from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, SlotFacts, parse_gateway
-from sparkops.gateway.files import Secrets
-from sparkops.gateway.image import Service
-from sparkops.images.build import BuildOrder, Gate, build_on
 from sparkops.names import Slot
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import silent
+from sparkops.node.member import Member
+from sparkops.node.progress import silent
+from sparkops.operator.build.gateway import files
+from sparkops.operator.build.gateway import image as render
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.build.images.build import BuildOrder, Gate, build_on
 from tests.fleet import shell
 from tests.fleet.node import FleetNode
 from tests.gateway.counts import Counts, counts

@@ -11,8 +11,8 @@ import pytest
 
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
-from sparkops.gateway.files import Secrets
 from sparkops.names import Slot
+from sparkops.operator.build.gateway.files import Secrets
 from tests.gateway.live import (
     METRICS,
     PATIENCE_S,

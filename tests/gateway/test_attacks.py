@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.gateway.capacity import KIB, MEMORY_MIB, MIB, RESERVE_MIB, buffer_bytes
-from sparkops.gateway.files import Secrets
+from sparkops.operator.build.gateway.files import Secrets
 from tests.gateway.attacked import KEY, REPLY, Attacked, attacked, peak_mib, received, wait_for
 
 pytestmark = pytest.mark.local

@@ -12,8 +12,8 @@ from http.client import HTTPConnection
 import pytest
 
 from sparkops.gateway import commands
-from sparkops.gateway.image import Service
 from sparkops.names import Slot
+from sparkops.operator.build.gateway.image import Service
 from tests.gateway.live import (
     CHAT,
     ENGINES,

@@ -8,8 +8,8 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.gateway import commands
-from sparkops.gateway.files import load_templates
 from sparkops.names import Slot
+from sparkops.operator.build.gateway.files import load_templates
 from sparkops.swap.effects import RequestHold
 
 EXEC = "docker exec sparkops-gateway gateway "
@@ -57,7 +57,7 @@ def test_the_container_runs_with_no_rights() -> None:
         "--label=sparkops.recipe=gateway",
         "--label=sparkops.inputs=ab",
         *(word for word in command.argv if word.startswith("--label=sparkops.version=")),
-        "--label=sparkops.memory-mib=1536",
+        "--label=sparkops.operator.deploy.memory-mib=1536",
         "--network=host",
         "--restart=always",
         "--cap-drop=ALL",

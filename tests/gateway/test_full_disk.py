@@ -81,7 +81,7 @@ def test_a_change_for_which_the_disk_has_no_space_names_it_and_changes_nothing(p
 
 
 def test_a_gateway_takes_the_ports_over_from_one_that_ends(tmp_path: Path) -> None:
-    """Both run for a while: agents/gateway_version.py. A closed port would refuse a request."""
+    """Both run for a while: gateway/gateway_version.py. A closed port would refuse a request."""
     ports = free_port(), free_port()
     gateways = [Program(tmp_path / name, tmp_path / f"{name}-run") for name in ("old", "new")]
     for gateway in gateways:

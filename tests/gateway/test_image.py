@@ -13,8 +13,6 @@ from jinja2 import Environment, nodes
 
 from sparkops.config.inventory import Gateway
 from sparkops.errors import ConfigError
-from sparkops.gateway import files
-from sparkops.gateway import image as render
 from sparkops.gateway.capacity import (
     KIB,
     LARGEST_MIB,
@@ -28,9 +26,11 @@ from sparkops.gateway.capacity import (
     buffer_bytes,
     frontend_connections,
 )
-from sparkops.gateway.files import Secrets
-from sparkops.gateway.image import Service
 from sparkops.names import Slot, backend, waiting
+from sparkops.operator.build.gateway import files
+from sparkops.operator.build.gateway import image as render
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.gateway.image import Service
 from tests.places import ROOT
 
 HERE = Path(__file__).parent

@@ -9,8 +9,8 @@ import pytest
 from sparkops.config import inventory
 from sparkops.config.inventory import Fleet
 from sparkops.errors import ConfigError
-from sparkops.gateway import files
-from sparkops.gateway.files import Secrets
+from sparkops.operator.build.gateway import files
+from sparkops.operator.build.gateway.files import Secrets
 
 NODES = "nodes:\n  a: {address: 10.0.0.1}\n"
 KEY = "sk-0123456789abcdef"

@@ -14,9 +14,9 @@ import pytest
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
 from sparkops.gateway.capacity import MEMORY_MIB, connections, frontend_connections
-from sparkops.gateway.files import Secrets
-from sparkops.gateway.image import Service
 from sparkops.names import Slot
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.gateway.image import Service
 from tests.fleet import shell
 from tests.gateway.live import CHAT, METRICS, PORT, SERVED_BY, Answer, Live, is_documented_refusal, wait_for
 

@@ -11,10 +11,10 @@ import pytest
 import requests
 
 from sparkops.config.inventory import Gateway
-from sparkops.gateway import files
-from sparkops.gateway.files import Secrets
-from sparkops.gateway.image import Service, hashed
-from sparkops.gateway.image import files as gateway_files
+from sparkops.operator.build.gateway import files
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.gateway.image import Service, hashed
+from sparkops.operator.build.gateway.image import files as gateway_files
 from tests.gateway.here import Program, moved
 from tests.ports import free_port
 

@@ -11,9 +11,9 @@ import pytest
 
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
-from sparkops.gateway.files import Secrets
-from sparkops.gateway.image import Service
 from sparkops.names import Slot
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.gateway.image import Service
 from sparkops.swap.effects import RequestHold
 from tests.gateway.live import METRICS, PORT, RELEASES, SERVED_BY, Answer, Live, is_documented_refusal, wait_for
 

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from sparkops.agents.gateway_agent import GatewaySpec
 from sparkops.config.inventory import Gateway
 from sparkops.errors import PlanRefused
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
-from sparkops.gateway.files import Secrets, load_templates
-from sparkops.gateway.image import Service
-from sparkops.guard.completion import COMPLETIONS, FAILURES, Completion, CompletionEnd
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
-from sparkops.guard_client.front import endpoints
+from sparkops.gateway.front import endpoints
+from sparkops.guard.lead.completion import COMPLETIONS, FAILURES, Completion, CompletionEnd
+from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
 from sparkops.names import Slot
+from sparkops.operator.build.gateway.files import Secrets, load_templates
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.deploy.agents.gateway_agent import GatewaySpec
+from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from sparkops.swap.effects import CutRequests
 from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.model import Answer, Deployment, Replica

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sparkops.config.inventory import Gateway
-from sparkops.gateway import files
-from sparkops.gateway import image as render
-from sparkops.gateway.image import Service
+from sparkops.operator.build.gateway import files
+from sparkops.operator.build.gateway import image as render
+from sparkops.operator.build.gateway.image import Service
 from tests.gateway.here import PROGRAM
 
 CONFIG = render.config([Service("chat", 8000)], Gateway(node="n"), files.load_templates())

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from sparkops.names import Slot
-from sparkops.traffic.generator import Traffic
-from sparkops.traffic.report import RequestRecord
+from sparkops.operator.demo.traffic.generator import Traffic
+from sparkops.operator.demo.traffic.report import RequestRecord
 from tests.gateway.live import RELEASES, Live, wait_for
 
 pytestmark = pytest.mark.fleet

@@ -12,8 +12,8 @@ import pytest
 
 from sparkops.gateway import commands
 from sparkops.gateway.facts import HoldFacts
-from sparkops.gateway.image import Service
 from sparkops.names import Slot
+from sparkops.operator.build.gateway.image import Service
 from sparkops.swap.effects import RequestHold
 from tests.gateway.live import (
     METRICS,

@@ -13,7 +13,7 @@ from typing import Any, Self
 import requests
 
 from sparkops.config import recipe_file
-from sparkops.traffic.generator import Traffic
+from sparkops.operator.demo.traffic.generator import Traffic
 from tests.gpu.evidence import Evidence
 from tests.real.program import Cli, Ran
 from tests.real.service import wait_for

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparkops.config.node import Gpu as Way
 from sparkops.config.node import NodeConfig
-from sparkops.docker.commands import gpu as gpu_options
+from sparkops.node.docker.commands import gpu as gpu_options
 from tests.fleet.shell import FleetError, docker, run
 
 WAYS: tuple[Way, ...] = ("runtime", "cdi", "devices")

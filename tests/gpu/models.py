@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
-from sparkops.docker.commands import gpu, model_dir
-from sparkops.nodes.connect import Connector
+from sparkops.node.docker.commands import gpu, model_dir
+from sparkops.operator.fleet.connect import Connector
 from tests.checkpoints import TRAINER
 
 HERE = Path(__file__).parent

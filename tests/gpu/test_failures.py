@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from sparkops.nodes.host import GIB
+from sparkops.node.host import GIB
 from tests.gpu import machine
 from tests.gpu.lab import Lab
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from sparkops.config import inventory
-from sparkops.docker.commands import gpu as gpu_options
+from sparkops.node.docker.commands import gpu as gpu_options
 from tests.gpu import models
 from tests.gpu.lab import Lab
 

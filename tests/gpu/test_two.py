@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from sparkops.config import inventory, recipe_file
-from sparkops.docker.commands import gpu as gpu_options
+from sparkops.node.docker.commands import gpu as gpu_options
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.fleet import run_for_all
 from tests.fleet.network import subnet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkops.guard.local_service import PromotedRank
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.guard.follow.local_service import PromotedRank
 from sparkops.names import Slot
+from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from tests.examples import IMAGE_ID, INPUTS, container, rank, recipe
 
 

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from sparkops.errors import SparkopsError
+from sparkops.guard.disk.notes import RESTART
+from sparkops.guard.disk.state import State
 from sparkops.guard.environment import NodeClock
-from sparkops.guard.gateway_front import GatewayFront
-from sparkops.guard.lead import FAILED_S, Lead
-from sparkops.guard.notes import RESTART
-from sparkops.guard.state import State
+from sparkops.guard.lead.gateway_front import GatewayFront
+from sparkops.guard.lead.lead import FAILED_S, Lead
 from sparkops.swap.effects import CutRequests, FrontEffect
 from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Report
 from sparkops.swap.journal import HOUR_S, PAUSES_S, Journal

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker.facts import Container
-from sparkops.guard.engines import ContainerReader, Engines
-from sparkops.guard.follower import Follower
-from sparkops.guard.local_service import SETTLE_S
-from sparkops.guard.state import State
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engines import ContainerReader, Engines
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.local_service import SETTLE_S
+from sparkops.node.docker.facts import Container
 from sparkops.swap.follower import Record, report
 from sparkops.swap.model import Answer, RankSpec, Replica
 from sparkops.swap.orders import order

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.guard.state import Membership, State
+from sparkops.guard.disk.state import Membership, State
 from sparkops.names import Slot
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal

@@ -10,8 +10,10 @@ import pytest
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
-from sparkops.guard import completion
-from sparkops.guard.completion import (
+from sparkops.gateway.front import endpoints
+from sparkops.guard.follow.smoke_runs import Baking
+from sparkops.guard.lead import completion
+from sparkops.guard.lead.completion import (
     FAILURES,
     PATHS,
     Completion,
@@ -22,12 +24,10 @@ from sparkops.guard.completion import (
     body,
     judge,
 )
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront, task_of
-from sparkops.guard.smoke_runs import Baking
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
-from sparkops.guard_client.front import endpoints
+from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront, task_of
 from sparkops.names import Slot
-from sparkops.nodes.http import MOST_BYTES
+from sparkops.node.http import MOST_BYTES
+from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from sparkops.swap.model import Answer, Deployment, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe
 from tests.executors import AtOnce, NoThreads

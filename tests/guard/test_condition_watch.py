@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from sparkops.errors import SparkopsError
-from sparkops.guard.condition_watch import CONDITIONS_S, HOST_S, ConditionWatch
-from sparkops.guard.lead import Lead
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.state import Membership, State
-from sparkops.nodes.host import HostFacts
-from sparkops.notices import catalogue
-from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code, Notice
+from sparkops.guard.disk.state import Membership, State
+from sparkops.guard.lead.lead import Lead
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.watch.condition_watch import CONDITIONS_S, HOST_S, ConditionWatch
+from sparkops.node.host import HostFacts
+from sparkops.swap import catalogue
+from sparkops.swap.catalogue import CATALOGUE, DISK_LOW_GIB, Code, Notice
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal

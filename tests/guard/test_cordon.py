@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from sparkops.errors import Busy
-from sparkops.guard.durable import Unreadable
-from sparkops.guard.follower import Follower
-from sparkops.guard.state import State
-from sparkops.guard_client.cordon import Cordon
+from sparkops.guard.disk.durable import Unreadable
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.follower import Follower
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
+from sparkops.node.cordon import Cordon
+from sparkops.node.local import LocalNode
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal

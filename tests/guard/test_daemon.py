@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparkops.guard.daemon import Daemon
-from sparkops.guard.state import State
-from sparkops.nodes.local import LocalNode
+from sparkops.guard.disk.state import State
+from sparkops.node.local import LocalNode
 
 pytestmark = pytest.mark.unit
 

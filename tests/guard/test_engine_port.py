@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.guard.engine_port import EnginePort, users
-from sparkops.guard.follower import Follower
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.state import State
-from sparkops.nodes.local import LocalNode
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engine_port import EnginePort, users
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.node.local import LocalNode
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Record, report
 from sparkops.swap.model import Answer, Phase

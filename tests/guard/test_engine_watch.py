@@ -13,25 +13,25 @@ from sparkops.command import Command, Completed
 from sparkops.engines.vllm.figures import STEPS
 from sparkops.errors import CommandFailed, NotReady, SparkopsError
 from sparkops.exchange import Reply, Request
-from sparkops.guard.engine_watch import WATCH_S, EngineWatcher
+from sparkops.guard.disk.state import State
 from sparkops.guard.environment import NodeClock
-from sparkops.guard.follower import Follower
-from sparkops.guard.local_service import PromotedRank
-from sparkops.guard.node_report import Sampled
-from sparkops.guard.state import State
-from sparkops.guard_client import engine_spec
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.local_service import PromotedRank
+from sparkops.guard.report.node_report import Sampled
+from sparkops.guard.watch.engine_watch import WATCH_S, EngineWatcher
 from sparkops.names import Slot
-from sparkops.nodes.host import Clocks
-from sparkops.nodes.local import LocalNode
-from sparkops.smoke.prompts import COMPLETIONS
-from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
+from sparkops.node.host import Clocks
+from sparkops.node.local import LocalNode
+from sparkops.serving import engine_spec
+from sparkops.serving.smoke.prompts import COMPLETIONS
+from sparkops.serving.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
+from sparkops.serving.watch.finding import read_findings
+from sparkops.serving.watch.pace import EVERY_S, LAST, PAST, WARM_S
+from sparkops.serving.watch.rules import STUCK
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Replica
 from sparkops.swap.orders import order
-from sparkops.watch.finding import read_findings
-from sparkops.watch.pace import EVERY_S, LAST, PAST, WARM_S
-from sparkops.watch.rules import STUCK
 from tests.examples import container, rank
 from tests.guard.promoted import promoted_rank
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sparkops.guard.engines import LOG_BYTES, LOG_CHARACTERS, Engines
+from sparkops.guard.follow.engines import LOG_BYTES, LOG_CHARACTERS, Engines
 from tests.nodes.test_docker_api import TTY, ApiNode
 
 

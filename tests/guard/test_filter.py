@@ -13,17 +13,17 @@ import pytest
 
 from sparkops.command import Command, Completed
 from sparkops.config.node import NodeConfig
-from sparkops.docker import commands
+from sparkops.config.release import Rank, Release
 from sparkops.errors import CommandFailed, NodeError
-from sparkops.guard.engines import ContainerReader, Engines
-from sparkops.guard.filter import Filter, close_ports
-from sparkops.guard_client.commands import CONTAINER as GUARD
+from sparkops.guard.follow.engines import ContainerReader, Engines
+from sparkops.guard.follow.filter import Filter, close_ports
 from sparkops.names import Slot
-from sparkops.network import firewall
-from sparkops.network.firewall import Firewall
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.node import Stream
-from sparkops.release import Rank, Release
+from sparkops.node.agents.commands import CONTAINER as GUARD
+from sparkops.node.docker import commands
+from sparkops.node.docker_api import Engine
+from sparkops.node.network import firewall
+from sparkops.node.network.firewall import Firewall
+from sparkops.node.node import Stream
 from tests import examples
 from tests.fleet_unit.machine import Machine, inspect
 from tests.fleet_unit.nodes import MachineNode

@@ -11,13 +11,13 @@ import pytest
 
 from sparkops.errors import NotReady
 from sparkops.guard.daemon import link
+from sparkops.guard.disk.state import State
 from sparkops.guard.environment import NodeClock
-from sparkops.guard.follower import Follower
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.state import State
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.lead.operator_requests import OperatorRequests
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from sparkops.swap.orders import order
 from tests.guard.test_gateway_front import released

@@ -13,9 +13,9 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.gateway import commands
-from sparkops.guard.gateway_front import GatewayContainer
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.node import Stream
+from sparkops.guard.lead.gateway_front import GatewayContainer
+from sparkops.node.local import LocalNode
+from sparkops.node.node import Stream
 from tests.guard.test_gateway_front import DRAINING, NEW
 from tests.nodes.recording import RecordingNode
 

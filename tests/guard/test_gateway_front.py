@@ -11,13 +11,13 @@ import pytest
 
 from sparkops.gateway import commands
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
-from sparkops.guard.completion import FAILURES, Completion, ReleaseHealth
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront, is_pointed
-from sparkops.guard.lead import Lead, PhaseClocks
-from sparkops.guard.state import State
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
-from sparkops.guard_client.front import endpoints
+from sparkops.gateway.front import endpoints
+from sparkops.guard.disk.state import State
+from sparkops.guard.lead.completion import FAILURES, Completion, ReleaseHealth
+from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront, is_pointed
+from sparkops.guard.lead.lead import Lead, PhaseClocks
 from sparkops.names import Slot
+from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from sparkops.swap.effects import PointSlot, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, Report
 from sparkops.swap.journal import Journal

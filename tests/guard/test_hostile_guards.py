@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkops.docker.commands import put
 from sparkops.errors import ConnectionLost
 from sparkops.guard import messages
-from sparkops.guard.peers import PeerLink
-from sparkops.guard.state import State
+from sparkops.guard.disk.state import State
+from sparkops.guard.lead.peers import PeerLink
 from sparkops.names import Slot
+from sparkops.node.docker.commands import put
 from sparkops.swap import wire
 from sparkops.swap.effects import SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report

@@ -14,17 +14,17 @@ import pytest
 
 from sparkops.errors import Busy, PlanRefused, SparkopsError
 from sparkops.gateway import commands
-from sparkops.guard.follower import Follower
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
-from sparkops.guard.lead import Lead
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.peers import ServiceOrders
-from sparkops.guard.state import Membership, Peer, State
-from sparkops.guard_client import service_state
-from sparkops.guard_client.service_state import unreported
+from sparkops.guard.disk.state import Membership, Peer, State
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
+from sparkops.guard.lead.lead import Lead
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.lead.operator_requests import OperatorRequests
+from sparkops.guard.lead.peers import ServiceOrders
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
+from sparkops.serving import service_state
+from sparkops.serving.service_state import unreported
 from sparkops.swap.fleet_state import EngineState, FleetState, Report
 from sparkops.swap.follower import Local, Record, reconcile
 from sparkops.swap.intents import Forget, NothingToDo, Refused

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from sparkops.errors import Busy
-from sparkops.guard.follower import Follower
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.leases import Leases
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.operator_socket import open_socket
-from sparkops.guard.state import Membership, State
-from sparkops.guard.tasks import Measure
+from sparkops.guard.disk.state import Membership, State
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.guard.follow.tasks import Measure
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.lead.leases import Leases
+from sparkops.guard.lead.operator_requests import OperatorRequests
+from sparkops.guard.lead.operator_socket import open_socket
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Deployment, Phase, RankSpec, Replica

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from sparkops.command import Command, Completed
-from sparkops.guard.local_service import PromotedRank
-from sparkops.guard.memory_floor import DROP_LOOKS, MemoryFloor
-from sparkops.memory.relief import ENOUGH, FLOOR_GIB, LOOKS, floor_gib
+from sparkops.guard.follow.local_service import PromotedRank
+from sparkops.guard.watch.memory_floor import DROP_LOOKS, MemoryFloor
+from sparkops.serving.memory.relief import ENOUGH, FLOOR_GIB, LOOKS, floor_gib
 from tests.examples import container, rank
 from tests.guard.promoted import promoted_rank
 

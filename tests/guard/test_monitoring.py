@@ -16,10 +16,10 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparkops.errors import PlanRefused
-from sparkops.guard import monitoring
-from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
-from sparkops.guard.monitoring import FiguresServer, allowed
-from sparkops.guard.state import Monitored, State
+from sparkops.guard.disk.state import Monitored, State
+from sparkops.guard.report import monitoring
+from sparkops.guard.report.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
+from sparkops.guard.report.monitoring import FiguresServer, allowed
 from sparkops.swap.model import Answer, Phase
 from tests.deploy.states import swapping
 from tests.examples import HOST, container, rank

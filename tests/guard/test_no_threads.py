@@ -12,15 +12,15 @@ import pytest
 from sparkops.command import Command, Completed
 from sparkops.errors import ConnectionLost
 from sparkops.gateway import commands
-from sparkops.guard.engines import ContainerReader
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
-from sparkops.guard.lead import Lead
-from sparkops.guard.smoke_runs import light_pass
-from sparkops.guard.state import State
-from sparkops.memory.relief import LOOKS
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engines import ContainerReader
+from sparkops.guard.follow.smoke_runs import light_pass
+from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
+from sparkops.guard.lead.lead import Lead
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.node import OnLine, Stream
+from sparkops.node.local import LocalNode
+from sparkops.node.node import OnLine, Stream
+from sparkops.serving.memory.relief import LOOKS
 from sparkops.swap.model import Deployment, Replica
 from tests.guard.promoted import promoted_rank
 from tests.guard.test_memory_floor import Here

@@ -13,13 +13,13 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.engines.load import Load
-from sparkops.guard.node_report import IDLE_S, REQUESTED_S, Sampler, serve_reports
-from sparkops.guard_client.cordon import Cordon
-from sparkops.nodes.local import LocalNode
-from sparkops.status.join import join
-from sparkops.status.observation import NodeReport, read, reported
-from sparkops.status.picture import Health
-from sparkops.status.read import Reader
+from sparkops.guard.report.node_report import IDLE_S, REQUESTED_S, Sampler, serve_reports
+from sparkops.node.cordon import Cordon
+from sparkops.node.local import LocalNode
+from sparkops.operator.status.join import join
+from sparkops.operator.status.observation import NodeReport, read, reported
+from sparkops.operator.status.picture import Health
+from sparkops.operator.status.read import Reader
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from tests.deploy.states import deployed
@@ -192,7 +192,9 @@ def test_a_container_that_docker_does_not_inspect_hides_neither_itself_nor_anoth
     node: Node, healthy: bool, health: Health
 ) -> None:
     """The shim of a container may hang: Docker then lists it, and the engine in it answers by itself."""
-    other = inspect("d", {"sparkops.service": "other", "sparkops.release": "r1", "sparkops.slot": "blue"}, "exited")
+    other = inspect(
+        "d", {"sparkops.service": "other", "sparkops.config.release": "r1", "sparkops.slot": "blue"}, "exited"
+    )
     node.docker.inspects.append(other)
     node.docker.hanging = {node.docker.inspects[0]["Id"]}
     node.healthy = healthy
@@ -279,7 +281,7 @@ def test_the_figures_of_an_engine_that_stopped_showing_them_are_unknown(node: No
 
 
 def test_a_page_of_metrics_that_failed_once_makes_no_wrong_speed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkops.status.node_survey.RATE_S", 0.0)
+    monkeypatch.setattr("sparkops.node.survey.node_survey.RATE_S", 0.0)
     node.sampler.look()
     node.metrics, node.now_s, node.generated = False, 15.0, 700
     node.sampler.look()

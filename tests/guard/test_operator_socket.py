@@ -14,7 +14,7 @@ import pytest
 
 from sparkops import __version__
 from sparkops.errors import Busy, PlanRefused
-from sparkops.guard.operator_socket import open_socket
+from sparkops.guard.lead.operator_socket import open_socket
 from sparkops.swap.journal import SCHEMA
 
 pytestmark = pytest.mark.local

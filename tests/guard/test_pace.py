@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.guard import smoke_runs
-from sparkops.nodes.local import LocalNode
-from sparkops.watch.pace import TOKENS
+from sparkops.guard.follow import smoke_runs
+from sparkops.node.local import LocalNode
+from sparkops.serving.watch.pace import TOKENS
 from tests.examples import recipe
 
 pytestmark = pytest.mark.local

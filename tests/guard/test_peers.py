@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from sparkops.errors import ConnectionLost, SparkopsError
-from sparkops.guard import listener, messages
+from sparkops.guard import messages
 from sparkops.guard.bounded import Bounded
+from sparkops.guard.follow import listener
+from sparkops.guard.lead.peers import PeerLink
 from sparkops.guard.messages import LINKS, Envelope, GuardReply, Message, Orders
-from sparkops.guard.peers import PeerLink
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal

@@ -8,19 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from sparkops.deploy.preconditions import Current
-from sparkops.docker.facts import Container
 from sparkops.guard.daemon import link
-from sparkops.guard.follower import Follower
-from sparkops.guard.gateway_front import GatewayFront
-from sparkops.guard.lead import Lead
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.next_task import Moment, next_task
-from sparkops.guard.state import State
-from sparkops.guard.tasks import Measure, MeasuredRoom
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.guard.follow.next_task import Moment, next_task
+from sparkops.guard.follow.tasks import Measure, MeasuredRoom
+from sparkops.guard.lead.gateway_front import GatewayFront
+from sparkops.guard.lead.lead import Lead
+from sparkops.guard.lead.leadership import Leadership
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
+from sparkops.node.docker.facts import Container
+from sparkops.node.local import LocalNode
+from sparkops.operator.deploy.preconditions import Current
 from sparkops.swap.effects import MarkRestart
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal

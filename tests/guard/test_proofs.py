@@ -10,12 +10,12 @@ import pytest
 import requests
 
 from sparkops.errors import ConnectionLost, NotReady
-from sparkops.guard.engines import Engines
-from sparkops.guard.jobs import PROOFS, Jobs
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.state import State
-from sparkops.guard.tasks import Job
-from sparkops.nodes.local import LocalNode
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engines import Engines
+from sparkops.guard.follow.jobs import PROOFS, Jobs
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.guard.follow.tasks import Job
+from sparkops.node.local import LocalNode
 from sparkops.swap.effects import ProveEngine, WriteJournal
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.follower import Record, report

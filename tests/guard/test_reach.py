@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from sparkops.errors import ConnectionLost
-from sparkops.guard.peers import FRESH_S, Reach, ServiceOrders
+from sparkops.guard.lead.peers import FRESH_S, Reach, ServiceOrders
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import order

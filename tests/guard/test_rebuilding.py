@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.agents.rebuild_plan import plan, read
 from sparkops.errors import ConnectionLost, NotReady, PlanRefused
-from sparkops.guard import listener, messages
+from sparkops.guard import messages
 from sparkops.guard.daemon import Daemon
-from sparkops.guard.follower import Follower
-from sparkops.guard.leadership import CONFIRM_S, Leadership
-from sparkops.guard.membership import Members, RebuildRequests
+from sparkops.guard.disk.state import Membership, Peer, State
+from sparkops.guard.follow import listener
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.lead.leadership import CONFIRM_S, Leadership
+from sparkops.guard.lead.membership import Members, RebuildRequests
+from sparkops.guard.lead.peers import PeerLink, Reach, ServiceOrders
 from sparkops.guard.messages import Envelope, Message, Orders, derive
-from sparkops.guard.peers import PeerLink, Reach, ServiceOrders
-from sparkops.guard.state import Membership, Peer, State
-from sparkops.guard_client import engine_spec
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
+from sparkops.operator.deploy.agents.rebuild_plan import plan, read
+from sparkops.serving import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.follower import Record

@@ -11,15 +11,15 @@ import pytest
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, NotReady
+from sparkops.guard.disk.state import State
 from sparkops.guard.environment import NodeClock
-from sparkops.guard.follower import Follower
-from sparkops.guard.jobs import Jobs
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.next_task import Moment, next_task
-from sparkops.guard.start import REFUSED_MOST_S, REFUSED_S
-from sparkops.guard.state import State
-from sparkops.guard.tasks import Job, Measure
-from sparkops.nodes.local import LocalNode
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.jobs import Jobs
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.guard.follow.next_task import Moment, next_task
+from sparkops.guard.follow.start import REFUSED_MOST_S, REFUSED_S
+from sparkops.guard.follow.tasks import Job, Measure
+from sparkops.node.local import LocalNode
 from sparkops.swap import effects
 from sparkops.swap.follower import Record, report
 from sparkops.swap.journal import PAUSES_S, RESTARTS

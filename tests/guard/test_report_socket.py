@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.guard.node_report import READERS, may_read, serve_reports
+from sparkops.guard.report.node_report import READERS, may_read, serve_reports
 
 pytestmark = pytest.mark.local
 NOBODY, DOCKER = 65534, 54321

@@ -15,24 +15,24 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker.facts import Container
 from sparkops.errors import ConnectionLost, NeedsOperator, NotReady
-from sparkops.guard.completion import Completion, ReleaseHealth
 from sparkops.guard.daemon import link
-from sparkops.guard.durable import Unreadable
+from sparkops.guard.disk.durable import Unreadable
+from sparkops.guard.disk.state import Membership, State
 from sparkops.guard.environment import NodeClock
-from sparkops.guard.follower import Follower
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
-from sparkops.guard.lead import Lead
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.memory_floor import MemoryFloor
-from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.operator_socket import ConnectionLeases, answer
-from sparkops.guard.state import Membership, State
-from sparkops.guard_client import engine_spec
-from sparkops.memory.relief import LOOKS
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.lead.completion import Completion, ReleaseHealth
+from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
+from sparkops.guard.lead.lead import Lead
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.lead.operator_requests import OperatorRequests
+from sparkops.guard.lead.operator_socket import ConnectionLeases, answer
+from sparkops.guard.watch.memory_floor import MemoryFloor
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
+from sparkops.node.docker.facts import Container
+from sparkops.node.local import LocalNode
+from sparkops.serving import engine_spec
+from sparkops.serving.memory.relief import LOOKS
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.follower import Record

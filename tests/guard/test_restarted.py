@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker.facts import Container
 from sparkops.engines import endpoints
 from sparkops.engines.vllm.start_log import LOG
-from sparkops.guard.follower import Follower
-from sparkops.guard.loading import Loaded
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.memory_floor import MemoryFloor
-from sparkops.guard.state import State
-from sparkops.guard.tasks import Job, Measure
-from sparkops.memory.relief import LOOKS
-from sparkops.nodes.local import LocalNode
-from sparkops.startup.verdict import Watch
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.loading import Loaded
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.guard.follow.tasks import Job, Measure
+from sparkops.guard.watch.memory_floor import MemoryFloor
+from sparkops.node.docker.facts import Container
+from sparkops.node.local import LocalNode
+from sparkops.serving.memory.relief import LOOKS
+from sparkops.serving.startup.verdict import Watch
 from sparkops.swap.follower import Record, report
 from sparkops.swap.journal import HOUR_S
 from sparkops.swap.model import Answer, Mode, Phase

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from sparkops.guard.smoke_runs import PAUSE_S, Baking
+from sparkops.guard.follow.smoke_runs import PAUSE_S, Baking
 from sparkops.names import Slot
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.executors import AtOnce, NoThreads

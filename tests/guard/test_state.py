@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import durable, evidence
-from sparkops.guard.durable import Unreadable
-from sparkops.guard.engines import secrets
+from sparkops.guard.disk import durable, evidence
+from sparkops.guard.disk.durable import Unreadable
+from sparkops.guard.disk.state import Membership, Peer, State
 from sparkops.guard.environment import read_clock
-from sparkops.guard.state import Membership, Peer, State
+from sparkops.guard.follow.engines import secrets
 from sparkops.names import Slot
 from sparkops.swap import wire
 from sparkops.swap.follower import Record

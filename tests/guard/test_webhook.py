@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.guard import webhook
-from sparkops.guard.state import State, WebhookTarget
-from sparkops.guard.webhook import MOST, PAUSES_S, Receiver, Webhooks, post, shown
-from sparkops.nodes.waiting import Waiting
-from sparkops.notices.catalogue import Code, Notice, noted
+from sparkops.guard.disk.state import State, WebhookTarget
+from sparkops.guard.report import webhook
+from sparkops.guard.report.webhook import MOST, PAUSES_S, Receiver, Webhooks, post, shown
+from sparkops.node.waiting import Waiting
+from sparkops.swap.catalogue import Code, Notice, noted
 from tests.http_server import Answer, Asked, HttpServer, answering
 
 PROMOTED = Notice(Code.PROMOTED, "q-1 serves", service="chat", subject="q-1")
@@ -277,7 +277,7 @@ def test_an_event_that_the_disk_does_not_take_is_sent_nevertheless(
 ) -> None:
     state, notices, lines = State(tmp_path), list[Notice](), list[str]()
     state.listeners.append(notices.append)
-    monkeypatch.setattr("sparkops.guard.durable._append", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("sparkops.guard.disk.durable._append", lambda *_: (_ for _ in ()).throw(OSError("full")))
     state.note_event("chat", {"kind": "end", "text": "q-1 serves", **noted(Code.PROMOTED, "q-1")}, lines.append)
 
     assert notices == [PROMOTED]

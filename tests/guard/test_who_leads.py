@@ -12,14 +12,14 @@ import pytest
 
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.guard.daemon import link
+from sparkops.guard.disk.state import Membership, State
 from sparkops.guard.environment import NodeClock
-from sparkops.guard.follower import Follower
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.operator_requests import OperatorRequests
-from sparkops.guard.state import Membership, State
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.lead.operator_requests import OperatorRequests
 from sparkops.names import Slot
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
+from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal

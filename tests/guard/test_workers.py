@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.guard.workers import Workers
+from sparkops.guard.watch.workers import Workers
 from tests.nodes.threads import no_thread_starts
 
 pytestmark = pytest.mark.local

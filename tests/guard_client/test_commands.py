@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sparkops import __version__
-from sparkops.agents.gateway_version import gateway_version
-from sparkops.agents.replaceable import Replaceable, guard_version
+from sparkops.gateway.gateway_version import gateway_version
 from sparkops.guard.replacing import parse
-from sparkops.guard_client import commands as guard
+from sparkops.node.agents import commands as guard
+from sparkops.node.agents.replaceable import Replaceable, guard_version
 from tests.examples import IMAGE_ID, INPUTS
 
 RIGHTS = (

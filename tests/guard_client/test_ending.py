@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.guard_client.ending import Ending, exit_code, of_event, phase_seconds, settled, swap_line
+from sparkops.operator.fleet.guards.ending import Ending, exit_code, of_event, phase_seconds, settled, swap_line
 from sparkops.swap.events import narrate
 from sparkops.swap.model import Mode, Phase
 from tests.deploy.states import serving, swapping, target

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from sparkops.engines.launch import Seat
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.engine_spec import HEAD_GRACE_S, LOAD_GRACE_S, SPEC_LABEL, WORKER_GRACE_S, EngineSpec
 from sparkops.names import Slot
-from sparkops.network.commands import RDMA_OPTIONS
+from sparkops.node.network.commands import RDMA_OPTIONS
+from sparkops.serving import engine_spec
+from sparkops.serving.engine_spec import HEAD_GRACE_S, LOAD_GRACE_S, SPEC_LABEL, WORKER_GRACE_S, EngineSpec
 from sparkops.swap.model import RankSpec
 from tests.examples import IMAGE_ID, INPUTS, recipe
 

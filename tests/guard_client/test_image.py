@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.agents import agents
 from sparkops.config import assets
 from sparkops.config.inventory import Build, Fleet, Gateway
-from sparkops.gateway import image
-from sparkops.guard_client import image as guard
-from sparkops.guard_client.image import PACKAGES, guard_context, guard_dockerfile
-from sparkops.hub import pull
+from sparkops.operator.build.gateway import image
+from sparkops.operator.build.guard import image as guard
+from sparkops.operator.build.guard.image import PACKAGES, guard_context, guard_dockerfile
+from sparkops.operator.build.hub import pull
+from sparkops.operator.deploy.agents import agents
 from tests.examples import node as a_node
 from tests.places import ROOT
 
@@ -94,21 +94,21 @@ def test_exactly_what_the_guard_imports_is_sent() -> None:
 
 
 def test_the_source_is_the_package_without_what_is_shipped_beside_it() -> None:
-    assert {"__init__.py", "guard/__main__.py", "deploy/preconditions.py"} <= PACKAGE.keys()
+    assert {"__init__.py", "guard/__main__.py", "operator/deploy/preconditions.py"} <= PACKAGE.keys()
     assert [path for path in PACKAGE if path.startswith("shipped/") or not path.endswith(".py")] == []
 
 
 def test_a_context_is_sorted_and_names_its_directories() -> None:
-    program = b"from sparkops.deploy.plan import (\n    x,\n)\n"
-    package = {"guard/ask.py": program, "deploy/plan.py": b"D", "__init__.py": b"I", "cli/main.py": b"C"}
+    program = b"from sparkops.config.plan import (\n    x,\n)\n"
+    package = {"guard/ask.py": program, "config/plan.py": b"D", "__init__.py": b"I", "operator/cli/main.py": b"C"}
     context = guard_context(TEMPLATES, package)
 
     assert [(path, content) for path, content in context.files if path != "Dockerfile"] == [
         ("files/", b""),
         ("files/sparkops/", b""),
         ("files/sparkops/__init__.py", b"I"),
-        ("files/sparkops/deploy/", b""),
-        ("files/sparkops/deploy/plan.py", b"D"),
+        ("files/sparkops/config/", b""),
+        ("files/sparkops/config/plan.py", b"D"),
         ("files/sparkops/guard/", b""),
         ("files/sparkops/guard/ask.py", program),
     ]

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.agents import rebuild_plan
 from sparkops.command import Command
 from sparkops.errors import Busy, ConnectionLost, NeedsOperator, NodeError, PlanRefused, SparkopsError
-from sparkops.guard_client.commands import RELAY
-from sparkops.guard_client.following import Accepted, Following
-from sparkops.guard_client.leader import LIMIT, Decision, Leader
-from sparkops.guard_client.membership import GuardSettings
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.node import Stream
+from sparkops.node.agents.commands import RELAY
+from sparkops.node.local import LocalNode
+from sparkops.node.node import Stream
+from sparkops.operator.deploy.agents import rebuild_plan
+from sparkops.operator.fleet.guards.following import Accepted, Following
+from sparkops.operator.fleet.guards.leader import LIMIT, Decision, Leader
+from sparkops.operator.fleet.guards.membership import GuardSettings
 from sparkops.swap.intents import Hold
 from sparkops.swap.journal import Journal
 from sparkops.swap.wire import WireError

@@ -16,15 +16,15 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
 from sparkops.errors import Busy
-from sparkops.guard.leases import Leases
-from sparkops.guard.operator_socket import open_socket
-from sparkops.guard_client import leases
-from sparkops.guard_client.commands import CONTAINER, RELAY
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import Stream
-from sparkops.nodes.progress import Event
+from sparkops.guard.lead.leases import Leases
+from sparkops.guard.lead.operator_socket import open_socket
+from sparkops.node.agents.commands import CONTAINER, RELAY
+from sparkops.node.docker_api import Engine
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.node.node import Stream
+from sparkops.node.progress import Event
+from sparkops.operator.fleet.guards import leases
 from tests.fleet_unit.machine import Machine
 from tests.fleet_unit.nodes import MachineNode
 from tests.places import ROOT

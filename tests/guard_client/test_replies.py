@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparkops.guard_client.replies import Record, lines, merge, notable, notable_line
-from sparkops.notices.catalogue import Code, NoticeState, noted
+from sparkops.operator.fleet.guards.replies import Record, lines, merge, notable, notable_line
+from sparkops.swap.catalogue import Code, NoticeState, noted
 
 
 def test_an_event_is_a_line_with_its_node_and_what_follows_is_indented() -> None:

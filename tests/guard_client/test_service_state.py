@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.deploy.preconditions import Current, current
 from sparkops.errors import Busy
-from sparkops.guard.operator_requests import as_json
-from sparkops.guard_client.service_state import ServiceState, joins, read, serves, unreported
+from sparkops.guard.lead.operator_requests import as_json
 from sparkops.names import Slot
+from sparkops.operator.deploy.preconditions import Current, current
+from sparkops.serving.service_state import ServiceState, joins, read, serves, unreported
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.journal import SCHEMA, Journal

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from sparkops.hub import pull
-from sparkops.hub.pull import Failure, Fetched
-from sparkops.nodes.progress import ByteCount
+from sparkops.node.progress import ByteCount
+from sparkops.operator.build.hub import pull
+from sparkops.operator.build.hub.pull import Failure, Fetched
 
 
 def failure(kind: str, *, anonymous: bool = False, text: str = "HubError: words\nand more") -> Failure:

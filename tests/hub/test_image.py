@@ -10,7 +10,7 @@ import pytest
 from sparkops.config import assets
 from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.errors import UsageError
-from sparkops.hub.pull import Hub, hub_context, hub_dockerfile, hub_order
+from sparkops.operator.build.hub.pull import Hub, hub_context, hub_dockerfile, hub_order
 from tests.places import ROOT
 
 TEMPLATES, PACKAGES = assets.load_templates(), assets.load_hub_packages()

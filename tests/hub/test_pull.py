@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from sparkops.config import programs
-from sparkops.nodes.program import python
-from sparkops.weights import models
-from sparkops.weights.checkpoint import Origin
+from sparkops.node.program import python
+from sparkops.operator.build.weights import models
+from sparkops.operator.build.weights.checkpoint import Origin
 from tests.safetensors import two_shards
 from tests.weights.places import member
 

@@ -19,13 +19,13 @@ from sparkops.command import Command, Completed
 from sparkops.config import assets, recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.errors import CommandFailed, ImageRejected
-from sparkops.guard_client import leases
-from sparkops.images import arguments, build
-from sparkops.images.arguments import Answer, Arguments
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import OnLine
-from sparkops.nodes.progress import Event
-from sparkops.render.context import Context
+from sparkops.node.member import Member
+from sparkops.node.node import OnLine
+from sparkops.node.progress import Event
+from sparkops.operator.build.images import arguments, build
+from sparkops.operator.build.images.arguments import Answer, Arguments
+from sparkops.operator.build.render.context import Context
+from sparkops.operator.fleet.guards import leases
 from tests.examples import RECIPE, recipe
 
 SCRIPT = assets.load_parser("vllm")

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.agents.agents import guard_order
 from sparkops.command import Command, Completed
 from sparkops.config import assets
 from sparkops.errors import BuildFailed
-from sparkops.guard_client import image as guard_render
-from sparkops.images.build import run_build
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import OnLine
-from sparkops.nodes.progress import Event
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.node.node import OnLine
+from sparkops.node.progress import Event
+from sparkops.operator.build.guard import image as guard_render
+from sparkops.operator.build.images.build import run_build
+from sparkops.operator.deploy.agents.agents import guard_order
 
 NOT_BEGUN = (
     "runc run failed: unable to start container process: "

@@ -8,8 +8,8 @@ from functools import reduce
 
 import pytest
 
-from sparkops.images import buildkit
-from sparkops.images.buildkit import BuildProgress
+from sparkops.operator.build.images import buildkit
+from sparkops.operator.build.images.buildkit import BuildProgress
 
 Captured = Callable[[str], str]
 

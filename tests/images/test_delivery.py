@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sparkops.config import programs
-from sparkops.images import delivery
+from sparkops.operator.build.images import delivery
 
 
 def test_an_image_is_saved_by_its_id_through_a_program_that_leaves_layers_out() -> None:

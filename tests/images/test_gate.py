@@ -40,7 +40,7 @@ from sparkops.engines.vllm.gate import (
     OTHER_GPU,
     OTHER_MACHINE,
 )
-from sparkops.images import gate
+from sparkops.operator.build.images import gate
 from tests.examples import CUDA, IMAGE_FACTS, USED, recipe
 from tests.places import CAPTURED
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.images import layers
-from sparkops.images.layers import DockerImage, ImageLack, Store
-from sparkops.release import recipe_of
+from sparkops.config.release import recipe_of
+from sparkops.operator.build.images import layers
+from sparkops.operator.build.images.layers import DockerImage, ImageLack, Store
 
 INSPECT: dict[str, Any] = {
     "Id": "sha256:1",

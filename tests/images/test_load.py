@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.images import delivery
+from sparkops.operator.build.images import delivery
 
 A, B, C = (digit * 64 for digit in "abc")
 PLAIN: dict[str, Any] = {"Config": f"{A}.json", "RepoTags": None, "Layers": [f"{B}.tar"]}

@@ -9,11 +9,11 @@ import pytest
 
 from sparkops.config.inventory import Fleet
 from sparkops.errors import NodeError
-from sparkops.images.login import command, log_in
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
+from sparkops.node.docker_api import Engine
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.operator.build.images.login import command, log_in
+from sparkops.operator.fleet.connected import Connected
 from tests.examples import node
 
 REGISTRY = """#!/bin/sh

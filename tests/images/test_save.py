@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.images import delivery
+from sparkops.operator.build.images import delivery
 
 END = bytes(2 * tarfile.BLOCKSIZE)
 LAYERS = {f"blobs/sha256/{digit * 64}": digit.encode() * 700 for digit in "abc"}

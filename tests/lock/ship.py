@@ -19,8 +19,8 @@ from sparkops.config import assets, recipe_file, shipped
 from sparkops.config import lock as locks
 from sparkops.config.lock import Lock, Parent
 from sparkops.config.recipe import Recipe
-from sparkops.lock import resolving
-from sparkops.render.context import hashes, recipe_mods
+from sparkops.operator.build.lock import resolving
+from sparkops.operator.build.render.context import hashes, recipe_mods
 
 MACHINE = "aarch64"
 UBUNTU = "nvidia/cuda:13.0.2-devel-ubuntu24.04"

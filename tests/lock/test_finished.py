@@ -12,8 +12,8 @@ import pytest
 
 from sparkops.config.lock import Finished, Lock, Parent
 from sparkops.config.recipe_file import lock_text
-from sparkops.lock import finished
-from sparkops.lock.finished import Difference, differences
+from sparkops.operator.build.lock import finished
+from sparkops.operator.build.lock.finished import Difference, differences
 
 INSPECT = {"Architecture": "arm64", "Size": 21_474_836_480, "Created": "2026-11-02T10:11:12.123456789Z"}
 VERSIONS = {"vllm": "0.33.0", "torch": "2.13.0", "flashinfer": None, "nccl": "2.29.1", "cuda": "13.0"}

@@ -18,12 +18,12 @@ from sparkops.config.lock import Contents, Described, Lock, Parent
 from sparkops.config.recipe import Recipe
 from sparkops.engines.image_facts import ImageFacts
 from sparkops.errors import CommandFailed, ConfigError, NodeError
-from sparkops.images import lock_check
-from sparkops.images.build import of_recipe, refusal
-from sparkops.lock import locking, resolving
-from sparkops.nodes.host import HostFacts
-from sparkops.nodes.progress import silent
-from sparkops.render.context import Context, build_context, hashes, recipe_mods
+from sparkops.node.host import HostFacts
+from sparkops.node.progress import silent
+from sparkops.operator.build.images import lock_check
+from sparkops.operator.build.images.build import of_recipe, refusal
+from sparkops.operator.build.lock import locking, resolving
+from sparkops.operator.build.render.context import Context, build_context, hashes, recipe_mods
 from tests.examples import IMAGE_FACTS
 from tests.examples import recipe as example
 from tests.fleet_unit.nodes import Impatient

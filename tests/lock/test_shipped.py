@@ -9,8 +9,8 @@ import pytest
 from sparkops.config import assets, recipe_file, shipped
 from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
-from sparkops.lock import resolving
-from sparkops.lock.locking import BuildFiles, fits
+from sparkops.operator.build.lock import resolving
+from sparkops.operator.build.lock.locking import BuildFiles, fits
 from tests.lock import ship
 
 FILES = shipped.recipes()

@@ -15,11 +15,11 @@ from sparkops.engines.vllm.memory import cache
 from sparkops.engines.vllm.memory.cache import Serving
 from sparkops.engines.vllm.memory.shape import parse
 from sparkops.engines.vllm.memory.weights import rank_gib
-from sparkops.memory import fit
-from sparkops.memory.bound import OUTSIDE_GIB
-from sparkops.memory.description import Description
-from sparkops.memory.fit import Fit
-from sparkops.memory.pools import Room
+from sparkops.operator.build.weights.description import Description
+from sparkops.operator.deploy.memory import fit
+from sparkops.operator.deploy.memory.fit import Fit
+from sparkops.serving.memory.bound import OUTSIDE_GIB
+from sparkops.serving.memory.pools import Room
 from tests.examples import CUDA, recipe
 from tests.memory import configs
 from tests.memory.tensors import BF16, FP8, INT4, MXFP4, NVFP4, tensors

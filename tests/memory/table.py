@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from sparkops.memory.report import lines
-from tests.memory.cases import ROOT, Case, caches, sehyo, starts, weights
+from sparkops.operator.deploy.memory.report import lines
+from tests.memory.cases import Case, caches, sehyo, starts, weights
+from tests.places import ROOT
 
 PAGES = {"docs/memory.md": "memory.md", "docs/evidence/memory.md": "evidence.md"}
 """Each page with its text in this directory."""

@@ -9,7 +9,7 @@ import pytest
 from sparkops.config.recipe import Recipe
 from sparkops.engines.vllm.memory.arguments import cpu_space_gib, read
 from sparkops.engines.vllm.memory.shape import parse
-from sparkops.memory.fit import served
+from sparkops.operator.deploy.memory.fit import served
 from tests.examples import CUDA, recipe
 from tests.memory.configs import MID, QWEN_122B
 

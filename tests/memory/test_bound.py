@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy import preconditions
-from sparkops.deploy.preconditions import Observed
 from sparkops.engines import ENGINES, EngineName
 from sparkops.errors import PlanRefused
-from sparkops.memory import bound
+from sparkops.operator.deploy import preconditions
+from sparkops.operator.deploy.preconditions import Observed
+from sparkops.serving.memory import bound
 from tests.examples import CHECKPOINT, CUDA, HOST, IMAGE_ID, node, rank, recipe
 
 GPU: dict[str, Any] = {"image": {"torch": CUDA, "vllm": "vllm==0.23.0"}}

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.docker.facts import Container
-from sparkops.memory import compilers
-from sparkops.nodes.host import GpuMemory
+from sparkops.node.docker.facts import Container
+from sparkops.node.host import GpuMemory
+from sparkops.operator.deploy.memory import compilers
 from tests.examples import HOST, container, rank
 
 SPARK = replace(HOST, memory_total_gib=121.7, cores=20)

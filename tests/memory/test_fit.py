@@ -12,13 +12,13 @@ from sparkops.engines.needs import Loading
 from sparkops.engines.vllm.memory import arguments
 from sparkops.engines.vllm.memory.overhead import loaders
 from sparkops.engines.vllm.memory.shape import parse
-from sparkops.memory.bound import OUTSIDE_GIB
-from sparkops.memory.description import Description
-from sparkops.memory.fit import Fit, Measured, fit, lower, served
-from sparkops.memory.pools import Room, room
-from sparkops.memory.relief import FLOOR_GIB
-from sparkops.memory.report import as_json, lines
-from sparkops.nodes.host import GpuMemory
+from sparkops.node.host import GpuMemory
+from sparkops.operator.build.weights.description import Description
+from sparkops.operator.deploy.memory.fit import Fit, Measured, fit, lower, served
+from sparkops.operator.deploy.memory.report import as_json, lines
+from sparkops.serving.memory.bound import OUTSIDE_GIB
+from sparkops.serving.memory.pools import Room, room
+from sparkops.serving.memory.relief import FLOOR_GIB
 from tests.examples import CUDA, HOST, container, rank, recipe
 from tests.memory.cases import SPARK, autoround, predicted, sehyo, shipped
 from tests.memory.configs import MID, TINY

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparkops.config.node import NodeConfig
-from sparkops.memory import pages
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
+from sparkops.serving.memory import pages
 from tests.examples import recipe
 
 pytestmark = pytest.mark.local  # real programs read real files

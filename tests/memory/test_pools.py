@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from sparkops.deploy.plan import DeployOptions
-from sparkops.deploy.preconditions import Current, Observed
-from sparkops.docker.facts import Container
+from sparkops.config.release import Release
 from sparkops.errors import PlanRefused
-from sparkops.memory.pools import free_gib, pools
-from sparkops.nodes.host import GpuMemory, HostFacts
-from sparkops.release import Release
+from sparkops.node.docker.facts import Container
+from sparkops.node.host import GpuMemory, HostFacts
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.deploy.preconditions import Current, Observed
+from sparkops.serving.memory.pools import free_gib, pools
 from sparkops.swap.model import Mode
 from tests.deploy.swaps import BLUE_RUNS, SERVING, plan, refusal
 from tests.examples import CHECKPOINT, CUDA, HOST, IMAGE_ID, node, recipe, release

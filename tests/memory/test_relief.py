@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.memory.relief import floor_gib
+from sparkops.serving.memory.relief import floor_gib
 
 
 @pytest.mark.parametrize(("reserve_gib", "floor"), [(15.0, 4.0), (1.0, 1.0), (0.0, 0.0)])

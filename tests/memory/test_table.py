@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.memory import table
-from tests.memory.cases import FITTED, ROOT, Case, caches, starts, weights
+from tests.memory.cases import FITTED, Case, caches, starts, weights
+from tests.places import ROOT
 
 CASES = [*weights(), *caches(), *starts()]
 GOAL = 0.10

@@ -13,11 +13,11 @@ import yaml
 from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.engines.load import METRICS
-from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
-from sparkops.monitoring import files
-from sparkops.notices.catalogue import CATALOGUE, DISK_LOW_GIB, Code, Severity
+from sparkops.guard.report.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
+from sparkops.operator.status.monitoring import files
+from sparkops.serving.watch.finding import EngineFinding
+from sparkops.swap.catalogue import CATALOGUE, DISK_LOW_GIB, Code, Severity
 from sparkops.swap.model import Answer, Phase
-from sparkops.watch.finding import EngineFinding
 from tests.deploy.states import swapping
 from tests.examples import HOST, container, rank
 from tests.monitoring.cases import BAD_MIN, CASES

@@ -18,7 +18,7 @@ import pytest
 import requests
 
 from sparkops.config.inventory import Fleet
-from sparkops.monitoring import files
+from sparkops.operator.status.monitoring import files
 from tests.monitoring.conftest import ALERTS, fleet_of
 from tests.monitoring.programs import program
 from tests.monitoring.world import World

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from sparkops.guard import exposition
-from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures
-from sparkops.guard.monitoring import FiguresServer
-from sparkops.guard.state import Monitored, State
+from sparkops.guard.disk.state import Monitored, State
+from sparkops.guard.report import exposition
+from sparkops.guard.report.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures
+from sparkops.guard.report.monitoring import FiguresServer
+from sparkops.serving.watch.finding import EngineFinding
 from sparkops.swap.model import Answer, Phase
-from sparkops.watch.finding import EngineFinding
 from tests.deploy.states import serving, swapping
 from tests.examples import HOST, container, rank
 from tests.monitoring.conftest import KEY, NODES

@@ -12,11 +12,11 @@ import pytest
 
 from sparkops.command import Completed
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
-from sparkops.network import checks
-from sparkops.network.checks import Check, Ranks
-from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Severity
-from sparkops.network.topology import Fabric
+from sparkops.node.network.finding import Severity
+from sparkops.operator.fleet.network import checks
+from sparkops.operator.fleet.network.checks import Check, Ranks
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.topology import Fabric
 from tests import sparks
 from tests.network.test_commands import WRITE_BW
 from tests.sparks import Spark, spark

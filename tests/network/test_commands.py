@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.network import commands
-from sparkops.network.commands import RDMA_OPTIONS, Perftest, RankRendezvous
+from sparkops.node.network import commands
+from sparkops.node.network.commands import RDMA_OPTIONS, Perftest, RankRendezvous
 
 END = Perftest("roceP2p1s0f1", port=1, gid_index=5, link=1)
 

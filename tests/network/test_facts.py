@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.network import facts as fabric
-from sparkops.network.facts import Device, Gid, Interface
+from sparkops.operator.fleet.network import facts as fabric
+from sparkops.operator.fleet.network.facts import Device, Gid, Interface
 from tests import sparks
 from tests.sparks import FIRMWARE, Function, Spark
 

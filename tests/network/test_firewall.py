@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker.facts import Container
-from sparkops.network import firewall
-from sparkops.network.finding import Severity
-from sparkops.network.firewall import Firewall
+from sparkops.node.docker.facts import Container
+from sparkops.node.network import firewall
+from sparkops.node.network.finding import Severity
+from sparkops.node.network.firewall import Firewall
 from tests.examples import container, rank
 from tests.fleet import engine as docker
 from tests.places import CAPTURED

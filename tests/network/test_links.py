@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sparkops.errors import NodesFailed, PlanRefused, SparkopsError
-from sparkops.network import links
-from sparkops.network.topology import Fabric, Transport
+from sparkops.operator.fleet.network import links
+from sparkops.operator.fleet.network.topology import Fabric, Transport
 from tests import sparks
 from tests.sparks import Spark, port_0, port_1, spark
 

@@ -1,6 +1,6 @@
 """Which network NCCL uses: logs of two ranks on two nodes (tests/captured), joined by vLLM's --nnodes and by Ray.
 
-They were captured over sockets. Those over RoCE are made from them, with the line that network/nccl_log.py quotes.
+They were captured over sockets. Those over RoCE are made from them, with the line that guard/follow/nccl_log.py quotes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 
 import pytest
 
-from sparkops.network import nccl_log
-from tests.conftest import CAPTURED
+from sparkops.guard.follow import nccl_log
+from tests.places import CAPTURED
 
 USING = re.compile(r"NET/Socket : Using .*")
 ROCE = "NET/IB : Using [0]rocep1s0f1:1/RoCE [1]roceP2p1s0f1:1/RoCE [RO]; OOB enp1s0f1np1:10.0.0.1<0>"

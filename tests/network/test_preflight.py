@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from sparkops.config.inventory import Build, Fleet
-from sparkops.network import preflight
-from sparkops.network.checks import Ranks
-from sparkops.network.facts import NodeFabric
-from sparkops.network.topology import Fabric
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.member import Member
+from sparkops.node.docker_api import Engine
+from sparkops.node.member import Member
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.network import preflight
+from sparkops.operator.fleet.network.checks import Ranks
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.topology import Fabric
 from tests import sparks
 from tests.examples import node
 from tests.network.test_commands import WRITE_BW

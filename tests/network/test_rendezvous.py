@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from sparkops.config.assets import load_rendezvous
-from sparkops.network import commands
-from sparkops.network.commands import RankRendezvous, RendezvousReport
+from sparkops.node.network import commands
+from sparkops.node.network.commands import RankRendezvous, RendezvousReport
 
 pytestmark = pytest.mark.local  # real shells read real files
 

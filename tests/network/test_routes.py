@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.network.routes import Host, addresses
+from sparkops.operator.fleet.network.routes import Host, addresses
 from tests import sparks
 from tests.examples import node
 from tests.sparks import Spark

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sparkops.errors import PlanRefused
-from sparkops.network.commands import RDMA_OPTIONS
-from sparkops.network.topology import Fabric, Transport
+from sparkops.node.network.commands import RDMA_OPTIONS
+from sparkops.operator.fleet.network.topology import Fabric, Transport
 from tests import sparks
 from tests.sparks import DOWN_1, Function, Spark, port_0, port_1, spark
 

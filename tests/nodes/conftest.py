@@ -10,8 +10,8 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.config.inventory import Fleet
-from sparkops.nodes.connect import Connector
-from sparkops.nodes.node import Node
+from sparkops.node.node import Node
+from sparkops.operator.fleet.connect import Connector
 from tests.nodes.ssh_server import SshServer, listening
 
 

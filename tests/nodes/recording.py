@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed
-from sparkops.nodes.node import OnLine, Stream
+from sparkops.node.node import OnLine, Stream
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ import pytest
 from sparkops.command import Command, unquote
 from sparkops.config.inventory import Fleet
 from sparkops.errors import HostKeyRefused, Interrupted, NotReachable
-from sparkops.nodes.connect import Connector
-from sparkops.nodes.host_keys import fingerprint_of
+from sparkops.operator.fleet.connect import Connector
+from sparkops.operator.fleet.host_keys import fingerprint_of
 from tests.nodes.ssh_server import SshServer
 
 

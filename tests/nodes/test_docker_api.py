@@ -14,8 +14,8 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.errors import ConnectionLost, NodeError, NotReady
-from sparkops.nodes.docker_api import MOST_BYTES, MOST_LOG_BYTES, Engine
-from sparkops.nodes.node import Stream
+from sparkops.node.docker_api import MOST_BYTES, MOST_LOG_BYTES, Engine
+from sparkops.node.node import Stream
 from tests.fleet_unit.listener import converse
 
 TTY = {"Id": "c", "Config": {"Tty": True}}

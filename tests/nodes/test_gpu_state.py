@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.nodes.host import Gpu, parse_gpu_states
+from sparkops.node.host import Gpu, parse_gpu_states
 
 pytestmark = pytest.mark.unit
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.nodes import host
-from sparkops.nodes.host import GpuMemory, HostFacts
-from sparkops.nodes.local import LocalNode
+from sparkops.node import host
+from sparkops.node.host import GpuMemory, HostFacts
+from sparkops.node.local import LocalNode
 
 H100, BUSY = GpuMemory(81079 / 1024, 81079 / 1024), GpuMemory(81079 / 1024, 1000 / 1024)
 OLD = GpuMemory(81559 / 1024, 81079 / 1024)

@@ -8,7 +8,7 @@ import paramiko
 import pytest
 
 from sparkops.errors import ConfigError
-from sparkops.nodes.host_keys import Pins, fingerprint_of
+from sparkops.operator.fleet.host_keys import Pins, fingerprint_of
 
 
 def line(key: paramiko.PKey, *names: str) -> str:

@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 import requests
 
-from sparkops.nodes.http import MOST_BYTES, AnswerTooLong, session
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.node import Node
+from sparkops.node.http import MOST_BYTES, AnswerTooLong, session
+from sparkops.node.local import LocalNode
+from sparkops.node.node import Node
 from tests.http_server import Answer, Asked, answering
 from tests.nodes.recording import RecordingNode
 

@@ -15,8 +15,8 @@ import pytest
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady, SparkopsError
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.streams import KEEP
+from sparkops.node.local import LocalNode
+from sparkops.node.streams import KEEP
 from tests.nodes.threads import no_thread_starts
 
 NODE = LocalNode("here")

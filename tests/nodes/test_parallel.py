@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from sparkops.errors import Interrupted, NodeError, NodesFailed, NotReady, SparkopsError
-from sparkops.nodes.parallel import MAX_NODES, all_or_raise, on_each
+from sparkops.operator.fleet.parallel import MAX_NODES, all_or_raise, on_each
 
 
 def test_every_node_gives_its_result() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparkops.nodes.progress import REPEAT_S, Repeats
+from sparkops.node.progress import REPEAT_S, Repeats
 
 
 def test_a_plain_log_keeps_changes_and_one_report_a_minute() -> None:

@@ -18,10 +18,10 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, SparkopsError
-from sparkops.nodes.connect import Connector
-from sparkops.nodes.node import Node
-from sparkops.nodes.ssh import SshNode
-from sparkops.transfer.rendezvous import held_open
+from sparkops.node.node import Node
+from sparkops.operator.fleet.connect import Connector
+from sparkops.operator.fleet.ssh import SshNode
+from sparkops.operator.fleet.transfer.rendezvous import held_open
 from tests.nodes.ssh_server import SshServer
 
 FORGET = deque[str](maxlen=0).append

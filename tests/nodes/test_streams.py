@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkops.command import Command
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.streams import KEEP, PIECES, LineStream, Output, SharedStream, TooLong
+from sparkops.node.local import LocalNode
+from sparkops.node.streams import KEEP, PIECES, LineStream, Output, SharedStream, TooLong
 from tests.nodes.test_local import ends, wait_for
 from tests.nodes.threads import no_thread_starts
 

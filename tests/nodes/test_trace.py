@@ -10,8 +10,8 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
 from sparkops.config.node import NodeConfig
-from sparkops.nodes.connect import Connector
-from sparkops.nodes.node import COMMANDS
+from sparkops.node.node import COMMANDS
+from sparkops.operator.fleet.connect import Connector
 
 SECRET = b"hf_secret"
 

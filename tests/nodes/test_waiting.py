@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from sparkops.errors import Interrupted
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.waiting import Waiting
 
 pytestmark = pytest.mark.unit
 

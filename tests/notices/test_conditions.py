@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sparkops.notices.catalogue import CATALOGUE, Code, Notice, NoticeState, noted, of_event
-from sparkops.notices.conditions import Conditions, Look, advance
+from sparkops.guard.report.conditions import Conditions, Look, advance
+from sparkops.swap.catalogue import CATALOGUE, Code, Notice, NoticeState, noted, of_event
 
 pytestmark = pytest.mark.unit
 LOST = Notice(Code.NODE_LOST, "n2: its guard cannot be reached", subject="n2")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.notices.catalogue import CATALOGUE, Code, Entry, Notice
-from sparkops.notices.message import MOST_TEXT, as_json
+from sparkops.serving.notices.message import MOST_TEXT, as_json
+from sparkops.swap.catalogue import CATALOGUE, Code, Entry, Notice
 from tests.places import ROOT
 
 pytestmark = pytest.mark.unit

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import sparkops
-from sparkops.render import debian
+from sparkops.operator.build.render import debian
 from tests.places import ROOT
 
 SOURCES = ROOT
@@ -83,7 +83,8 @@ def outdated(day: str, changelog: str) -> Iterator[str]:
     newest = HEADING.search(changelog)
     released = newest["day"] if newest else None
     if released and day != released:
-        yield f"DAY of sparkops/render/debian.py is {day}, expected {released}; then sparkops render --all"
+        place = "sparkops/operator/build/render/debian.py"
+        yield f"DAY of {place} is {day}, expected {released}; then sparkops render --all"
 
 
 def unclean(status: str) -> Iterator[str]:

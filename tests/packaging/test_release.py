@@ -59,4 +59,4 @@ def test_changes_that_no_commit_has_are_named() -> None:
 def test_a_release_has_debian_s_packages_of_its_day() -> None:
     assert [*outdated("2026-12-01", CHANGELOG)] == []
     [problem] = outdated("2026-11-22", CHANGELOG)
-    assert problem.startswith("DAY of sparkops/render/debian.py is 2026-11-22, expected 2026-12-01;")
+    assert problem.startswith("DAY of sparkops/operator/build/render/debian.py is 2026-11-22, expected 2026-12-01;")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sparkops.errors import NeedsOperator, NotReady
-from sparkops.guard_client.commands import VOLUME
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes.member import Member
-from sparkops.prune.plan import plan
-from sparkops.prune.run import Pruning, readable, states
+from sparkops.node.agents.commands import VOLUME
+from sparkops.node.member import Member
+from sparkops.operator.deploy.prune.plan import plan
+from sparkops.operator.deploy.prune.run import Pruning, readable, states
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from tests.examples import node
 from tests.nodes.recording import RecordingNode

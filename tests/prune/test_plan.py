@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from sparkops.docker.facts import Container
-from sparkops.guard_client.engine_spec import EngineSpec
+from sparkops.config.release import Rank, Release, image_tag, trust_mark
 from sparkops.names import Slot
-from sparkops.prune.plan import plan
-from sparkops.prune.stored import Stored, StoredImage
-from sparkops.release import Rank, Release, image_tag, trust_mark
+from sparkops.node.docker.facts import Container
+from sparkops.operator.deploy.prune.plan import plan
+from sparkops.operator.deploy.prune.stored import Stored, StoredImage
+from sparkops.serving.engine_spec import EngineSpec
 from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.examples import container, recipe

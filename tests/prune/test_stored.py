@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.prune import stored
-from sparkops.prune.stored import StoredImage
+from sparkops.operator.deploy.prune import stored
+from sparkops.operator.deploy.prune.stored import StoredImage
 
 
 @pytest.fixture

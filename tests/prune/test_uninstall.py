@@ -10,13 +10,13 @@ import pytest
 
 from sparkops.config import assets
 from sparkops.errors import NeedsOperator
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.prune.stored import Stored
-from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
+from sparkops.operator.build.weights.checkpoint import Checkpoint, Origin
+from sparkops.operator.deploy.prune.stored import Stored
+from sparkops.operator.deploy.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
-from sparkops.weights.checkpoint import Checkpoint, Origin
 from tests.prune.test_plan import CACHE, MARK, TAG, at, engine, image
 
 STORED = Stored(
@@ -198,13 +198,17 @@ def test_every_named_volume_and_host_path_of_the_package_is_removed_or_the_opera
     mounts = {path for path, text in sources.items() if "--mount=type=bind" in text}
 
     assert volumes == {
-        "demo/scene.py",  # the directory of the demo, which it removes itself
-        "docker/commands.py",  # the model directory, caches of kernels, devices of the operator
+        "operator/demo/scene.py",  # the directory of the demo, which it removes itself
+        "node/docker/commands.py",  # the model directory, caches of kernels, devices of the operator
         "gateway/commands.py",  # VOLUME
-        "guard_client/commands.py",  # VOLUME and places.RUN
-        "prune/uninstall.py",
-        "status/clients.py",  # printed for the client's own machine
+        "node/agents/commands.py",  # VOLUME and places.RUN
+        "operator/deploy/prune/uninstall.py",
+        "operator/status/clients.py",  # printed for the client's own machine
     }
-    assert mounts == {"guard_client/commands.py", "images/delivery.py", "weights/commands.py"}  # of what exists
+    assert mounts == {
+        "node/agents/commands.py",
+        "operator/build/images/delivery.py",
+        "operator/build/weights/commands.py",
+    }  # of what exists
     assert Path("/run/sparkops").name in str(plan(NODE, Extent()).removals[4])
     assert [*agents()][::3] == ["sparkops-guard-replacement", "sparkops-gateway-replacement"]

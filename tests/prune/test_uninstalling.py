@@ -12,13 +12,13 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.errors import PlanRefused, SparkopsError, UsageError
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.prune import uninstalling
-from sparkops.prune.stored import Stored
-from sparkops.prune.uninstall import Extent, Installed
-from sparkops.prune.uninstalling import Target, prepare_uninstall, require_lost
-from sparkops.weights import models
+from sparkops.node.member import Member
+from sparkops.operator.build.weights import models
+from sparkops.operator.deploy.prune import uninstalling
+from sparkops.operator.deploy.prune.stored import Stored
+from sparkops.operator.deploy.prune.uninstall import Extent, Installed
+from sparkops.operator.deploy.prune.uninstalling import Target, prepare_uninstall, require_lost
+from sparkops.operator.fleet.connected import Connected
 from tests.safetensors import two_shards
 from tests.weights import places
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import requests
 
-from sparkops.docker.facts import Container
+from sparkops.node.docker.facts import Container
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Phase
 from tests.fleet.shell import FleetError, client

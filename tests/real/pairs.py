@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.config import inventory
-from sparkops.guard_client import engine_spec
+from sparkops.operator.demo.traffic.generator import Traffic
+from sparkops.serving import engine_spec
 from sparkops.swap.model import Deployment, Phase
-from sparkops.traffic.generator import Traffic
 from tests import checkpoints
 from tests.fleet.fleet import Fleet
 from tests.real.endings import at

@@ -13,15 +13,15 @@ from uuid import uuid4
 
 import yaml
 
-from sparkops.docker import facts as docker_facts
-from sparkops.docker.facts import Container
 from sparkops.gateway import facts as gateway_facts
 from sparkops.gateway.facts import ServiceFacts
-from sparkops.guard_client import engine_spec
+from sparkops.node.docker import facts as docker_facts
+from sparkops.node.docker.facts import Container
+from sparkops.operator.demo.traffic.generator import Traffic
+from sparkops.serving import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.intents import Intent
 from sparkops.swap.journal import SCHEMA, Journal
-from sparkops.traffic.generator import Traffic
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.shell import FleetError
 from tests.real.program import Cli, Ran

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sparkops.agents import agents
 from sparkops.command import Command, Completed
 from sparkops.config import inventory
 from sparkops.gateway.commands import CONTAINER
-from sparkops.nodes.connected import connect
-from sparkops.nodes.node import Node
-from sparkops.nodes.progress import silent
+from sparkops.node.node import Node
+from sparkops.node.progress import silent
+from sparkops.operator.deploy.agents import agents
+from sparkops.operator.fleet.connected import connect
 from tests.real.test_agents import CHAT, other_gateway
 
 

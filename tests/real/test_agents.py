@@ -16,33 +16,33 @@ from typing import Any
 
 import pytest
 
-from sparkops.agents import agents
-from sparkops.agents.agents import AgentSpecs
-from sparkops.agents.replaceable import guard_version
 from sparkops.command import Command, Completed
 from sparkops.config import assets, inventory
 from sparkops.config.inventory import Fleet
 from sparkops.errors import BuildFailed, Busy, CommandFailed, ImageRejected, NotReady, PlanRefused, StartFailed
 from sparkops.gateway import commands as gateway_commands
-from sparkops.gateway import files as gateway_files
-from sparkops.gateway import image as gateway_render
-from sparkops.gateway.image import Service
-from sparkops.guard_client import commands as guard_commands
-from sparkops.guard_client import image as guard_render
-from sparkops.images.build import build_on
 from sparkops.names import Slot
-from sparkops.nodes.connected import Connected, connect
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import Node
-from sparkops.nodes.progress import Event
+from sparkops.node.agents import commands as guard_commands
+from sparkops.node.agents.replaceable import guard_version
+from sparkops.node.member import Member
+from sparkops.node.node import Node
+from sparkops.node.progress import Event
+from sparkops.operator.build.gateway import files as gateway_files
+from sparkops.operator.build.gateway import image as gateway_render
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.build.guard import image as guard_render
+from sparkops.operator.build.images.build import build_on
+from sparkops.operator.deploy.agents import agents
+from sparkops.operator.deploy.agents.agents import AgentSpecs
+from sparkops.operator.fleet.connected import Connected, connect
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
-from tests.docs.pages import ROOT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import FleetError
 from tests.guard.test_gateway_front import released
+from tests.places import ROOT
 from tests.real.cases import some
 from tests.real.service import PATIENCE_S
 
@@ -64,7 +64,7 @@ DEAF = b"\n\ndef open_socket(*_, **__):\n    raise OSError('planted')\n"
 ENDS = b"\n\ndef start():\n    sys.exit('planted')\n"
 NET_ADMIN = 12  # the number of the capability, in linux/capability.h
 TEMPLATES, PACKAGE = assets.load_templates(), assets.load_package()
-SOCKET = PACKAGE["guard/operator_socket.py"]
+SOCKET = PACKAGE["guard/lead/operator_socket.py"]
 GUARD, GATEWAY = guard_commands.CONTAINER, gateway_commands.CONTAINER
 REPLACEMENT = guard_commands.replacement(GATEWAY)
 

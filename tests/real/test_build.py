@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from sparkops.cli.images import make_order
 from sparkops.config import assets, recipe_file
 from sparkops.config.image import Torch
 from sparkops.config.inventory import Fleet
 from sparkops.errors import ImageRejected
-from sparkops.images.build import build_on_all, of_recipe
-from sparkops.nodes.connected import connect
-from sparkops.nodes.progress import silent
+from sparkops.node.progress import silent
+from sparkops.operator.build.images.build import build_on_all, of_recipe
+from sparkops.operator.cli.images import make_order
+from sparkops.operator.fleet.connected import connect
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.program import RECIPE, Cli

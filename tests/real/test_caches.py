@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sparkops.docker import commands
 from sparkops.engines import runtime
+from sparkops.node.docker import commands
 from tests import examples
 from tests.fleet.fleet import Fleet as RealFleet
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.docker import commands
-from sparkops.memory import compilers
+from sparkops.node.docker import commands
+from sparkops.operator.deploy.memory import compilers
 from tests import examples
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet

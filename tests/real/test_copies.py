@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from sparkops.config.inventory import Fleet
-from sparkops.docker.places import CONTAINER
 from sparkops.errors import ImageRejected, Interrupted, NodeError
-from sparkops.images import delivery, distribute, gated
-from sparkops.images.delivery import CopiedImage
-from sparkops.network.routes import addresses, host_of
-from sparkops.nodes.connected import connect
-from sparkops.nodes.progress import Event, OnEvent, silent
-from sparkops.transfer import transfer
-from sparkops.transfer.commands import EndProgram
-from sparkops.transfer.rendezvous import Ends
+from sparkops.node.docker.places import CONTAINER
+from sparkops.node.progress import Event, OnEvent, silent
+from sparkops.operator.build.images import delivery, distribute, gated
+from sparkops.operator.build.images.delivery import CopiedImage
+from sparkops.operator.fleet.connected import connect
+from sparkops.operator.fleet.network.routes import addresses, host_of
+from sparkops.operator.fleet.transfer import transfer
+from sparkops.operator.fleet.transfer.commands import EndProgram
+from sparkops.operator.fleet.transfer.rendezvous import Ends
 from tests import image_layers
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode

@@ -14,7 +14,7 @@ import requests
 from pydantic import TypeAdapter
 
 from sparkops.config.inventory import Fleet
-from sparkops.status.picture import Status
+from sparkops.operator.status.picture import Status
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.evidence import saved
 from tests.real.program import RECIPE, Cli

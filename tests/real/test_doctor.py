@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.doctor.diagnosis import Diagnosis
+from sparkops.operator.status.doctor.diagnosis import Diagnosis
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.program import Cli, Ran

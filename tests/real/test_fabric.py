@@ -18,12 +18,12 @@ from sparkops.config.fabric import FabricRules as Rules
 from sparkops.config.inventory import Fleet
 from sparkops.config.node import NodeConfig
 from sparkops.errors import PlanRefused
-from sparkops.network import preflight, topology
-from sparkops.network.checks import Ranks
-from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding
-from sparkops.network.topology import Fabric, Transport
-from sparkops.nodes.connected import Connected, connect
+from sparkops.node.network.finding import Finding
+from sparkops.operator.fleet.connected import Connected, connect
+from sparkops.operator.fleet.network import preflight, topology
+from sparkops.operator.fleet.network.checks import Ranks
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.topology import Fabric, Transport
 from tests import image_layers, sparks
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from sparkops.gateway.commands import VOLUME as GATEWAY_VOLUME
-from sparkops.guard_client.commands import VOLUME as GUARD_VOLUME
+from sparkops.node.agents.commands import VOLUME as GUARD_VOLUME
 from sparkops.swap.model import PHASES, Mode, Phase
 from tests.fleet.node import FleetNode
 from tests.real.cases import Moment, some

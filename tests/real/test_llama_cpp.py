@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from sparkops.guard_client import engine_spec
+from sparkops.serving import engine_spec
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.real.program import RECIPE, Cli
 from tests.real.service import Service

@@ -7,7 +7,7 @@ from subprocess import Popen
 
 import pytest
 
-from sparkops.docker.facts import Container
+from sparkops.node.docker.facts import Container
 from sparkops.swap.model import Mode, Phase
 from tests.fleet.node import FleetNode
 from tests.real.endings import Look, at, good_end, looking

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 import pytest
 import requests
 
-from sparkops.docker.facts import Container
+from sparkops.node.docker.facts import Container
+from sparkops.operator.demo.traffic.generator import Traffic
+from sparkops.operator.demo.traffic.report import RequestRecord
 from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase
-from sparkops.traffic.generator import Traffic
-from sparkops.traffic.report import RequestRecord
 from tests.fleet.fleet import Fleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import FleetError, docker

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkops.images import gated
+from sparkops.operator.build.images import gated
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import client, pipe

@@ -12,12 +12,12 @@ import bcrypt
 import pytest
 import yaml
 
-from sparkops.agents.agents import guard_order
 from sparkops.config import assets, shipped
 from sparkops.config.inventory import Fleet
-from sparkops.guard_client.image import DEBIAN
-from sparkops.images.build import BuildOrder, build_on
-from sparkops.nodes.connected import connect
+from sparkops.operator.build.guard.image import DEBIAN
+from sparkops.operator.build.images.build import BuildOrder, build_on
+from sparkops.operator.deploy.agents.agents import guard_order
+from sparkops.operator.fleet.connected import connect
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.program import Cli

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sparkops.guard_client.commands import PEER_PORT
+from sparkops.node.agents.commands import PEER_PORT
 from tests.fleet.fleet import Fleet
 from tests.fleet.shell import FleetError
 from tests.real import pairs

@@ -17,14 +17,14 @@ import requests
 
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
-from sparkops.docker import commands
 from sparkops.errors import BuildFailed
-from sparkops.hub import pull
-from sparkops.images.build import BuildOrder, run_build
-from sparkops.nodes.connected import connect
-from sparkops.nodes.progress import Event
-from sparkops.render.archive import tar
-from sparkops.render.context import Context
+from sparkops.node.docker import commands
+from sparkops.node.progress import Event
+from sparkops.operator.build.hub import pull
+from sparkops.operator.build.images.build import BuildOrder, run_build
+from sparkops.operator.build.render.archive import tar
+from sparkops.operator.build.render.context import Context
+from sparkops.operator.fleet.connected import connect
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.package_index import package_index

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.guard_client.commands import PEER_PORT
+from sparkops.node.agents.commands import PEER_PORT
 from tests.real.service import Service, wait_for
 
 pytestmark = pytest.mark.fleet

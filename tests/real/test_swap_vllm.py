@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from sparkops.config.inventory import Fleet
-from sparkops.guard_client import engine_spec
+from sparkops.serving import engine_spec
 from sparkops.swap.model import RankSpec
 from tests import checkpoints
 from tests.fleet.fleet import Fleet as RealFleet

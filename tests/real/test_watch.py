@@ -79,7 +79,7 @@ def hurried(stand_in: Service, tmp_path: Path) -> Iterator[Service]:
     copy = tmp_path / "copy"
     for name in ("sparkops", "templates", "recipes"):
         shutil.copytree(CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    file = copy / "sparkops/watch/pace.py"
+    file = copy / "sparkops/serving/watch/pace.py"
     text = file.read_text()
     for name, value in FAST.items():
         text, changed = re.subn(rf"^{name} = .+$", f"{name} = {value}", text, flags=re.MULTILINE)

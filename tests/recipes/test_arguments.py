@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkops.config.recipe import Recipe
-from sparkops.images.arguments import command_lines
+from sparkops.operator.build.images.arguments import command_lines
 from tests.arguments import page
 from tests.arguments.command_lines import digest, recipes, vllm_recipes
 from tests.arguments.page import ACCEPTED, NEWEST, NOT_RUN, Row

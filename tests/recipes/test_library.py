@@ -12,8 +12,8 @@ from sparkops.config import assets, overlay, recipe_file, shipped
 from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
 from sparkops.engines import ENGINES
-from sparkops.memory import bound
-from sparkops.render.context import build_context
+from sparkops.operator.build.render.context import build_context
+from sparkops.serving.memory import bound
 
 FILES = shipped.recipes()
 RECIPES = {name: recipe_file.load(file) for name, file in FILES.items()}

@@ -13,8 +13,8 @@ import pytest
 
 from sparkops.config.assets import WheelFile
 from sparkops.errors import SparkopsError
-from sparkops.render.archive import CHUNK, tar
-from sparkops.render.context import Context
+from sparkops.operator.build.render.archive import CHUNK, tar
+from sparkops.operator.build.render.context import Context
 
 LONG = "wheels/" + "x" * 150 + ".whl"
 BYTES = bytes(range(256)) * (CHUNK // 100)

@@ -16,10 +16,10 @@ from sparkops.config.assets import BuildInputs, WheelFile
 from sparkops.config.lock import Lock, Parent
 from sparkops.config.recipe_file import load
 from sparkops.errors import ConfigError
-from sparkops.hub.pull import hub_context
-from sparkops.lock.resolving import resolving_context
-from sparkops.render.archive import tar
-from sparkops.render.context import Content, Context, build_args, build_context, recipe_mods, render
+from sparkops.operator.build.hub.pull import hub_context
+from sparkops.operator.build.lock.resolving import resolving_context
+from sparkops.operator.build.render.archive import tar
+from sparkops.operator.build.render.context import Content, Context, build_args, build_context, recipe_mods, render
 from tests import examples
 from tests.examples import CUDA, recipe
 

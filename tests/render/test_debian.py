@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from sparkops.config import assets
-from sparkops.gateway.files import load_program, load_templates
-from sparkops.gateway.image import gateway_context
-from sparkops.guard_client.image import guard_context
-from sparkops.hub.pull import hub_context
-from sparkops.render import debian
-from sparkops.render.context import Context
+from sparkops.operator.build.gateway.files import load_program, load_templates
+from sparkops.operator.build.gateway.image import gateway_context
+from sparkops.operator.build.guard.image import guard_context
+from sparkops.operator.build.hub.pull import hub_context
+from sparkops.operator.build.render import debian
+from sparkops.operator.build.render.context import Context
 
 TEMPLATES, PACKAGE = {**assets.load_templates(), **load_templates()}, assets.load_package()
 HUB, INPUTS, PROGRAM = assets.load_hub_packages(), assets.BuildInputs(), load_program()

@@ -18,7 +18,7 @@ from sparkops.config import assets, recipe_file, shipped
 from sparkops.config.recipe import Recipe
 from sparkops.engines import runtime
 from sparkops.errors import ConfigError
-from sparkops.render.context import render
+from sparkops.operator.build.render.context import render
 from tests.examples import CUDA, USED, recipe
 from tests.places import ROOT
 

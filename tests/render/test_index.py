@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.config.assets import BuildInputs
-from sparkops.render.context import index
+from sparkops.operator.build.render.context import index
 from tests.package_index import package_index
 
 pytestmark = pytest.mark.local

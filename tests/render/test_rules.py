@@ -10,11 +10,11 @@ import pytest
 from sparkops.config import assets, recipe_file, shipped
 from sparkops.config.image import Image
 from sparkops.errors import ConfigError
-from sparkops.gateway.image import gateway_dockerfile
-from sparkops.guard_client.image import guard_dockerfile
-from sparkops.hub.pull import hub_dockerfile
-from sparkops.render.context import render
-from sparkops.render.dockerfile import MOST, problems
+from sparkops.operator.build.gateway.image import gateway_dockerfile
+from sparkops.operator.build.guard.image import guard_dockerfile
+from sparkops.operator.build.hub.pull import hub_dockerfile
+from sparkops.operator.build.render.context import render
+from sparkops.operator.build.render.dockerfile import MOST, problems
 from tests.examples import CUDA, USED, recipe
 from tests.places import ROOT
 

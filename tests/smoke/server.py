@@ -16,8 +16,8 @@ from typing import Any
 from requests import Session
 
 from sparkops.engines import endpoints
-from sparkops.nodes.http import session
-from sparkops.nodes.local import LocalNode
+from sparkops.node.http import session
+from sparkops.node.local import LocalNode
 from sparkops.swap.model import Answer
 from tests.places import ROOT
 from tests.ports import free_port

@@ -10,12 +10,12 @@ import pytest
 
 from sparkops.config.smoke import SmokeQuestion
 from sparkops.exchange import Reply, Request
-from sparkops.smoke import checks
-from sparkops.smoke import prompts as asking
-from sparkops.smoke.checks import Steps
-from sparkops.smoke.openai import Unusable
-from sparkops.smoke.prompts import Round
-from sparkops.smoke.results import CheckFinding
+from sparkops.serving.smoke import checks
+from sparkops.serving.smoke import prompts as asking
+from sparkops.serving.smoke.checks import Steps
+from sparkops.serving.smoke.openai import Unusable
+from sparkops.serving.smoke.prompts import Round
+from sparkops.serving.smoke.results import CheckFinding
 from tests.examples import recipe
 
 Answer = Callable[[Request], Reply]

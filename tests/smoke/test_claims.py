@@ -10,9 +10,9 @@ import pytest
 
 from sparkops.config.smoke import StreamingCheck
 from sparkops.exchange import Reply, Request
-from sparkops.smoke import claims, openai
-from sparkops.smoke.openai import ChatReply, Streamed, ToolCall, Unusable
-from sparkops.smoke.prompts import Round
+from sparkops.serving.smoke import claims, openai
+from sparkops.serving.smoke.openai import ChatReply, Streamed, ToolCall, Unusable
+from sparkops.serving.smoke.prompts import Round
 from tests.examples import recipe
 from tests.smoke.test_checks import chat, in_turn, play
 

@@ -12,10 +12,10 @@ import pytest
 
 from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
-from sparkops.nodes.http import session
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.node import Stream
-from sparkops.smoke.client import Client
+from sparkops.node.http import session
+from sparkops.node.local import LocalNode
+from sparkops.node.node import Stream
+from sparkops.serving.smoke.client import Client
 from tests.ports import free_port
 from tests.smoke.server import Play, Player, chunk, head, to, whole
 

@@ -10,7 +10,7 @@ import pytest
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load
 from sparkops.config.smoke import Smoke
-from sparkops.smoke import coverage
+from sparkops.serving.smoke import coverage
 from tests.examples import recipe
 from tests.places import ROOT
 

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from sparkops.config.smoke import TextCheck
-from sparkops.smoke import garbage
-from sparkops.smoke.openai import ChatReply
+from sparkops.serving.smoke import garbage
+from sparkops.serving.smoke.openai import ChatReply
 from tests.smoke.texts import BAD, GOOD
 
 TUNING = TextCheck()

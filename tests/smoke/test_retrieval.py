@@ -10,10 +10,10 @@ import pytest
 
 from sparkops.config.recipe import Recipe
 from sparkops.exchange import Reply, Request
-from sparkops.smoke import checks, coverage, openai, retrieval
-from sparkops.smoke.openai import Unusable
-from sparkops.smoke.prompts import EMBEDDINGS, RERANK, Round
-from sparkops.smoke.retrieval import ANSWERS, PAIRS
+from sparkops.serving.smoke import checks, coverage, openai, retrieval
+from sparkops.serving.smoke.openai import Unusable
+from sparkops.serving.smoke.prompts import EMBEDDINGS, RERANK, Round
+from sparkops.serving.smoke.retrieval import ANSWERS, PAIRS
 from tests.examples import recipe
 from tests.smoke.test_checks import play, says
 

@@ -12,10 +12,10 @@ import pytest
 
 from sparkops.engines.vllm.figures import STEPS
 from sparkops.exchange import Request
-from sparkops.guard.smoke_runs import light_pass
-from sparkops.guard_client.engine_spec import EngineSpec, rank_spec
+from sparkops.guard.follow.smoke_runs import light_pass
 from sparkops.names import Slot
-from sparkops.smoke.client import Client, StallDetector
+from sparkops.serving.engine_spec import EngineSpec, rank_spec
+from sparkops.serving.smoke.client import Client, StallDetector
 from sparkops.swap.model import Deployment, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe
 from tests.smoke.server import Play, Player, head, to, whole

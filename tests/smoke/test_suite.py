@@ -13,12 +13,12 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.smoke import Smoke, SmokeCheck
 from sparkops.errors import Interrupted
 from sparkops.exchange import Request
-from sparkops.smoke import openai, suite
-from sparkops.smoke.checks import Steps, one
-from sparkops.smoke.coverage import CHECKS, Check, Planned, planned
-from sparkops.smoke.prompts import MODELS, Round
-from sparkops.smoke.results import CheckFinding, CheckVerdict, SmokeReport
-from sparkops.smoke.suite import Server
+from sparkops.serving.smoke import openai, suite
+from sparkops.serving.smoke.checks import Steps, one
+from sparkops.serving.smoke.coverage import CHECKS, Check, Planned, planned
+from sparkops.serving.smoke.prompts import MODELS, Round
+from sparkops.serving.smoke.results import CheckFinding, CheckVerdict, SmokeReport
+from sparkops.serving.smoke.suite import Server
 from tests.examples import recipe
 from tests.ports import free_port
 from tests.smoke.server import Engine, to

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sparkops.cli.main import app
 from sparkops.errors import UsageError
+from sparkops.operator.cli.main import app
 from tests.examples import RECIPE
 
 

@@ -13,7 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparkops.engines import metrics
-from tests.standin.program import ROOT, Program
+from tests.places import ROOT
+from tests.standin.program import Program
 
 CAPTURED = ROOT / "tests" / "captured" / "vllm-0.32.0-cpu-metrics.txt"
 FRANCE = "What is the capital of France?"

@@ -9,8 +9,9 @@ import pytest
 
 from sparkops.config import assets, recipe_file
 from sparkops.config.assets import BuildInputs
-from sparkops.render.context import build_context
-from tests.standin.program import ROOT, module
+from sparkops.operator.build.render.context import build_context
+from tests.places import ROOT
+from tests.standin.program import module
 
 RECIPE = ROOT / "recipes" / "stand-in.yaml"
 knobs, arguments = module("knobs"), module("arguments")

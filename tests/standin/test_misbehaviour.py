@@ -13,10 +13,11 @@ import requests
 
 from sparkops.config import recipe_file
 from sparkops.config.recipe import Recipe
-from sparkops.smoke.results import SmokeReport
-from sparkops.smoke.suite import Server, run
+from sparkops.serving.smoke.results import SmokeReport
+from sparkops.serving.smoke.suite import Server, run
+from tests.places import ROOT
 from tests.ports import free_port
-from tests.standin.program import ROOT, Program
+from tests.standin.program import Program
 
 FRANCE = "What is the capital of France?"
 RECIPE = recipe_file.load(ROOT / "recipes" / "stand-in.yaml")

@@ -11,10 +11,10 @@ import pytest
 from sparkops.config.startup import Startup
 from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.engines.vllm.start_log import LOG
-from sparkops.startup import durations, estimate
-from sparkops.startup.durations import spell
-from sparkops.startup.estimate import Forecast, Started, forecast, kind, settings
-from sparkops.startup.verdict import Line, Sample, Watch, advance
+from sparkops.serving.startup import durations, estimate
+from sparkops.serving.startup.durations import spell
+from sparkops.serving.startup.estimate import Forecast, Started, forecast, kind, settings
+from sparkops.serving.startup.verdict import Line, Sample, Watch, advance
 from tests.examples import CUDA, INPUTS, recipe
 
 KIND = "q 0123456789ab org/q c0ffee"

@@ -9,10 +9,10 @@ from operator import itemgetter
 import pytest
 
 from sparkops.config.startup import Startup
-from sparkops.docker import facts
 from sparkops.engines.start_log import Stage
 from sparkops.engines.vllm.start_log import LOG
-from sparkops.startup.verdict import Line, MemorySample, Sample, Watch, advance, memory_csv
+from sparkops.node.docker import facts
+from sparkops.serving.startup.verdict import Line, MemorySample, Sample, Watch, advance, memory_csv
 from tests.places import CAPTURED
 
 LOADING = "Starting to load model /models/q..."

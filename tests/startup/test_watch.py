@@ -8,10 +8,10 @@ import pytest
 
 from sparkops.config.node import NodeConfig
 from sparkops.errors import ConnectionLost
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
-from sparkops.startup.watch import LOG_LINES, StartMonitor
+from sparkops.guard.follow.startup.watch import LOG_LINES, StartMonitor
+from sparkops.node.docker_api import Engine
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
 from sparkops.swap.model import Answer
 from tests import examples
 from tests.ports import free_port

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparkops.status.clients import CLIENTS, KEY, Model, configuration, facts
+from sparkops.operator.status.clients import CLIENTS, KEY, Model, configuration, facts
 from tests.fleet import engine
 from tests.standin.program import Program
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
-from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
-from sparkops.status import join
-from sparkops.status.observation import RankReport, ServiceReport
+from sparkops.operator.status import join
+from sparkops.operator.status.observation import RankReport, ServiceReport
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode
 from tests.deploy.swaps import NEW as NEW_RELEASE

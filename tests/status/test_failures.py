@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
-from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
-from sparkops.status import join
-from sparkops.status.observation import RankReport, ServiceReport
-from sparkops.status.picture import Health
+from sparkops.operator.status import join
+from sparkops.operator.status.observation import RankReport, ServiceReport
+from sparkops.operator.status.picture import Health
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.fleet_state import EngineReport, EngineState, Report
 from sparkops.swap.journal import Journal
 from tests.examples import container, rank

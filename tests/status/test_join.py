@@ -11,11 +11,10 @@ from sparkops.config.addresses import GatewayAddress
 from sparkops.engines.load import Load, Rates
 from sparkops.errors import NotReachable, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
-from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
-from sparkops.status.join import join
-from sparkops.status.observation import NodeReport, RankReport
-from sparkops.status.picture import (
+from sparkops.operator.status.join import join
+from sparkops.operator.status.observation import NodeReport, RankReport
+from sparkops.operator.status.picture import (
     Drift,
     Health,
     Live,
@@ -27,6 +26,7 @@ from sparkops.status.picture import (
     Status,
     WarmRow,
 )
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
 from tests.deploy.states import deployed

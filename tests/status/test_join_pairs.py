@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from sparkops.config.release import Rank
 from sparkops.gateway.facts import ServiceFacts, SlotFacts
-from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import Slot, backend
-from sparkops.release import Rank
-from sparkops.status.join import drift_of, join
-from sparkops.status.observation import NodeReport, RankReport, ServiceReport
-from sparkops.status.picture import Health, Status
+from sparkops.operator.status.join import drift_of, join
+from sparkops.operator.status.observation import NodeReport, RankReport, ServiceReport
+from sparkops.operator.status.picture import Health, Status
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode
 from tests.deploy.pairs import NEW, OLD, ranks, runs

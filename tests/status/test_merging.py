@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkops.status.merging import Block, Merged, Notice, merge
+from sparkops.operator.status.merging import Block, Merged, Notice, merge
 
 
 def test_options_and_places_name_every_node_that_is_merged() -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from sparkops.status.node_survey import figures, page
+from sparkops.node.survey.node_survey import figures, page
 
 
 @pytest.mark.parametrize("line", ['running{engine="1"} two', "running"])

@@ -17,21 +17,21 @@ from typing import Any
 import pytest
 import typer
 
-from sparkops.cli.options import Settings
-from sparkops.cli.status_output import show
 from sparkops.config import inventory, programs
 from sparkops.engines.load import Load, Rates
 from sparkops.errors import ConnectionLost, NotReady
-from sparkops.guard_client import replies
 from sparkops.names import Slot
-from sparkops.nodes.host import Gpu
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.program import python
-from sparkops.nodes.waiting import START_FAILED
-from sparkops.status.commands import request
-from sparkops.status.observation import NodeReport, read, reported
-from sparkops.status.picture import Health
-from sparkops.status.read import Reader
+from sparkops.node.host import Gpu
+from sparkops.node.local import LocalNode
+from sparkops.node.program import python
+from sparkops.node.survey.commands import request
+from sparkops.node.waiting import START_FAILED
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.status_output import show
+from sparkops.operator.fleet.guards import replies
+from sparkops.operator.status.observation import NodeReport, read, reported
+from sparkops.operator.status.picture import Health
+from sparkops.operator.status.read import Reader
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from tests.docker_socket import docker_socket

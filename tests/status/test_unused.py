@@ -10,8 +10,8 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.errors import CommandFailed, SparkopsError
-from sparkops.status.observation import NodeReport, reported
-from sparkops.status.read import Reader
+from sparkops.operator.status.observation import NodeReport, reported
+from sparkops.operator.status.read import Reader
 from tests.docker_socket import docker_socket
 from tests.fleet_unit.machine import inspect
 

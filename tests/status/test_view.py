@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.nodes.host import Gpu
-from sparkops.status.picture import (
+from sparkops.node.host import Gpu
+from sparkops.operator.status.picture import (
     Drift,
     GatewayRow,
     Health,
@@ -23,8 +23,8 @@ from sparkops.status.picture import (
     SwapRow,
     WarmRow,
 )
-from sparkops.status.view import BAD, BUSY, GOOD, WIDE, age, lines
-from sparkops.watch.finding import EngineFinding
+from sparkops.operator.status.view import BAD, BUSY, GOOD, WIDE, age, lines
+from sparkops.serving.watch.finding import EngineFinding
 
 OLD, NEW = "122b-autoround-1a2b3c4d5e", "122b-autoround-999b3c4d5e"
 LEFT = "loading weights 40 %, about 3 min left, from 3 past starts"

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.guard_client.service_state import ServiceState, unreported
 from sparkops.names import Slot
+from sparkops.serving.service_state import ServiceState, unreported
 from sparkops.swap.effects import PointSlot, WriteJournal
 from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from sparkops.traffic.generator import Traffic
+from sparkops.operator.demo.traffic.generator import Traffic
 
 
 def main() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sparkops.traffic.generator import Traffic
-from sparkops.traffic.report import TrafficReport
-from sparkops.traffic.sender import is_openai_error
+from sparkops.operator.demo.traffic.generator import Traffic
+from sparkops.operator.demo.traffic.report import TrafficReport
+from sparkops.operator.demo.traffic.sender import is_openai_error
 from tests.ports import free_port
 from tests.standin.program import Program
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.traffic.report import RequestRecord, quantile, read, report, write
+from sparkops.operator.demo.traffic.report import RequestRecord, quantile, read, report, write
 
 
 def short(start: float, end: float, **more: Any) -> RequestRecord:

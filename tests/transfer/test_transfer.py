@@ -17,9 +17,9 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.errors import Interrupted, NodeError
-from sparkops.transfer import commands, transfer
-from sparkops.transfer.commands import EndProgram, Into, Key, Listening, SentFiles
-from sparkops.transfer.rendezvous import Ends
+from sparkops.operator.fleet.transfer import commands, transfer
+from sparkops.operator.fleet.transfer.commands import EndProgram, Into, Key, Listening, SentFiles
+from sparkops.operator.fleet.transfer.rendezvous import Ends
 from tests.weights.places import member, processes_about
 
 HERE = ("127.0.0.1",)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.watch.finding import EngineFinding, read_findings
+from sparkops.serving.watch.finding import EngineFinding, read_findings
 
 pytestmark = pytest.mark.unit
 STALL: dict[str, Any] = {

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from sparkops.watch.pace import EVERY_S, FINE_SHARE, LAST, PAST, SLOW_SHARE, Pace
+from sparkops.serving.watch.pace import EVERY_S, FINE_SHARE, LAST, PAST, SLOW_SHARE, Pace
 
 pytestmark = pytest.mark.unit
 DAY = int(24 * 3600 / EVERY_S)

@@ -10,16 +10,16 @@ import pytest
 
 from sparkops.engines.vllm.figures import STEPS
 from sparkops.exchange import Reply, Request
-from sparkops.guard.node_report import IDLE_S
-from sparkops.nodes.host import Clocks
-from sparkops.smoke.coverage import lightest, planned
-from sparkops.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
-from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
-from sparkops.status.node_survey import figures
+from sparkops.guard.report.node_report import IDLE_S
+from sparkops.node.host import Clocks
+from sparkops.node.survey.node_survey import figures
+from sparkops.serving.smoke.coverage import lightest, planned
+from sparkops.serving.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
+from sparkops.serving.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
+from sparkops.serving.watch import rules
+from sparkops.serving.watch.pace import EVERY_S, LAST, PAST, WARM_S
+from sparkops.serving.watch.rules import ASK_S, CLOCKS_S, DOWN_S, FAILURES, SAMPLE_S, STUCK, EngineLook, LightAnswer
 from sparkops.swap.journal import HOUR_S, RESTARTS
-from sparkops.watch import rules
-from sparkops.watch.pace import EVERY_S, LAST, PAST, WARM_S
-from sparkops.watch.rules import ASK_S, CLOCKS_S, DOWN_S, FAILURES, SAMPLE_S, STUCK, EngineLook, LightAnswer
 from tests.examples import recipe
 
 pytestmark = pytest.mark.unit

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import cast
 
 from sparkops.config.inventory import Build, Fleet
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
+from sparkops.node.docker_api import Engine
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.operator.fleet.connected import Connected
 from tests.examples import node
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkops.weights import checkpoint
-from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, Origin
+from sparkops.operator.build.weights import checkpoint
+from sparkops.operator.build.weights.checkpoint import Checkpoint, ModelDirectory, Origin
 
 ROOT = {"there": True, "writable": True, "free": 5 * 10**9, "user": [1000, 1000]}
 FILES = {"config.json": [2, 7], "m-1.safetensors": [100, 8], "m-2.safetensors": [200, 9], "i.json": [30, 9]}

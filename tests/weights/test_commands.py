@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 from sparkops.config.model import Step, Weights
-from sparkops.nodes.program import BOOT, python
-from sparkops.weights import commands
+from sparkops.node.program import BOOT, python
+from sparkops.operator.build.weights import commands
 
 MODULES = {"a": "X = 'from a'", "b": "import a, json, sys\nprint(a.X, json.loads(sys.stdin.readline()))"}
 INSIDE = commands.container("/srv/models", "sha256:abc", (1000, 1001), network="none", task="prepare")

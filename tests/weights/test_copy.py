@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from sparkops.errors import Interrupted, NodeError, NotReady, SparkopsError
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.progress import Event, silent
-from sparkops.weights import models
-from sparkops.weights.models import CopiedWeights
-from sparkops.weights.plan import RequiredModel
+from sparkops.node.progress import Event, silent
+from sparkops.operator.build.weights import models
+from sparkops.operator.build.weights.models import CopiedWeights
+from sparkops.operator.build.weights.plan import RequiredModel
+from sparkops.operator.fleet.connected import Connected
 from tests import safetensors
 from tests.examples import recipe
 from tests.safetensors import tensor, two_shards

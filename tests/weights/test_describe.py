@@ -10,9 +10,9 @@ import pytest
 
 from sparkops.config.lock import Described
 from sparkops.errors import NodeError
-from sparkops.memory import description
-from sparkops.memory.description import Description, of_lock, short, to_lock
-from sparkops.weights.models import describe
+from sparkops.operator.build.weights import description
+from sparkops.operator.build.weights.description import Description, of_lock, short, to_lock
+from sparkops.operator.build.weights.models import describe
 from tests import safetensors
 from tests.safetensors import tensor
 from tests.weights.places import member

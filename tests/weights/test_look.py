@@ -16,8 +16,8 @@ import pytest
 
 from sparkops.config import shipped
 from sparkops.errors import NodeError, NotReady
-from sparkops.weights import commands, models
-from sparkops.weights.checkpoint import Checkpoint, problems
+from sparkops.operator.build.weights import commands, models
+from sparkops.operator.build.weights.checkpoint import Checkpoint, problems
 from tests import safetensors
 from tests.nodes.recording import RecordingNode
 from tests.safetensors import tensor, two_shards

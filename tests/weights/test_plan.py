@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.nodes.progress import amount
-from sparkops.weights import plan as models
-from sparkops.weights.checkpoint import MARKER, Checkpoint, Origin, Shard
-from sparkops.weights.plan import RequiredModel
+from sparkops.node.progress import amount
+from sparkops.operator.build.weights import plan as models
+from sparkops.operator.build.weights.checkpoint import MARKER, Checkpoint, Origin, Shard
+from sparkops.operator.build.weights.plan import RequiredModel
 from tests.examples import CHECKPOINT
 
 WANTED = RequiredModel("q", "org/q")

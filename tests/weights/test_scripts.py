@@ -14,9 +14,9 @@ import pytest
 
 from sparkops.config import programs, shipped
 from sparkops.errors import UsageError
-from sparkops.nodes.program import python
-from sparkops.weights import models
-from sparkops.weights.checkpoint import problems
+from sparkops.node.program import python
+from sparkops.operator.build.weights import models
+from sparkops.operator.build.weights.checkpoint import problems
 from tests import gguf, safetensors
 from tests.safetensors import Tensors, tensor
 from tests.weights.places import member

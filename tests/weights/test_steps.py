@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sparkops.config.recipe import Recipe
-from sparkops.weights import steps
-from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, Origin
+from sparkops.operator.build.weights import steps
+from sparkops.operator.build.weights.checkpoint import Checkpoint, ModelDirectory, Origin
 from tests.examples import CHECKPOINT, recipe
 
 SOURCES = [{"id": "org/int4", "path": "int4"}, {"id": "org/fp8", "revision": "abc1234", "path": "fp8"}]

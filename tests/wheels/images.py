@@ -19,10 +19,10 @@ from pathlib import Path
 
 from sparkops.config import assets, recipe_file
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands
 from sparkops.engines import image_facts
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
-from sparkops.images import gate
+from sparkops.node.docker import commands
+from sparkops.operator.build.images import gate
 from tests.fleet import engine, images, inventory
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet

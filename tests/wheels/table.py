@@ -7,7 +7,7 @@ from typing import Any
 
 from sparkops.config.recipe import Recipe
 from sparkops.engines.image_facts import GateVerdict, ImageFacts, ImportAnswer, KernelFacts
-from sparkops.images import gate
+from sparkops.operator.build.images import gate
 from tests.fleet.fleet import CHECKOUT
 from tests.wheels.facts import WheelFacts
 

@@ -11,8 +11,8 @@ import pytest
 
 from sparkops.config import recipe_file, shipped
 from sparkops.config.recipe import Recipe
-from sparkops.convert.releases import RELEASES
 from sparkops.engines.vllm.gate import NO_KERNELS
+from sparkops.operator.convert.releases import RELEASES
 from tests.examples import recipe as example
 from tests.wheels import facts, table
 from tests.wheels.facts import FACTS, MODS, WheelFacts

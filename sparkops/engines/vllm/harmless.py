@@ -55,7 +55,7 @@ VLLM_FLAGS = frozenset(
     tool-call-parser ubatch-size use-fp64-gumbel use-tqdm-on-load uvicorn-log-level video-pruning-rate
     """.split()
 )
-"""Of `vllm serve` of 0.23.0 (convert/vllm_023.py names its sources)."""
+"""Of `vllm serve` of 0.23.0 (operator/convert/vllm_023.py names its sources)."""
 NEWER_FLAGS = frozenset(
     """
     anthropic-disabled-thinking-effort cohere-format cohere-is-reasoning-model custom-histogram-buckets

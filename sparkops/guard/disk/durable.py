@@ -15,8 +15,8 @@ from struct import Struct
 from typing import Any
 
 from sparkops import foreign
-from sparkops.docker.places import CONTAINER
 from sparkops.errors import NeedsOperator, SparkopsError
+from sparkops.node.docker.places import CONTAINER
 
 MAGIC = b"sparkop2"
 HEADER = Struct(">8sQQ32s")  # magic, number of the write, length of the data, SHA-256 of these three and the data

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkops.errors import SparkopsError
-from sparkops.guard.durable import locked, make_directory
+from sparkops.guard.disk.durable import locked, make_directory
 
 RELEASE = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 FILE = re.compile(r"[a-z]+\.[a-z]+")

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparkops.docker.facts import Container
-from sparkops.docker.places import CONTAINER
 from sparkops.errors import SparkopsError
-from sparkops.guard.engines import SECRET_S, Engines, reason, secrets
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.state import State
-from sparkops.notices.catalogue import Code, NoticeState, noted
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engines import SECRET_S, Engines, reason, secrets
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.node.docker.facts import Container
+from sparkops.node.docker.places import CONTAINER
+from sparkops.serving.watch.finding import EngineFinding
 from sparkops.swap import effects
+from sparkops.swap.catalogue import Code, NoticeState, noted
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import HOUR_S, PAUSES_S
-from sparkops.watch.finding import EngineFinding
 
 RESTART = "restart"
 """The kind of the event of a restart, by this guard or by the leader."""

@@ -12,18 +12,17 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import ConfigDict
 
 from sparkops.errors import SparkopsError
-from sparkops.guard import durable
-from sparkops.guard.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
+from sparkops.guard.disk import durable
+from sparkops.guard.disk.durable import Durable, Unreadable, make_directory, replace_file, sync_directory
+from sparkops.guard.disk.evidence import Evidence, QuotaExceeded
 from sparkops.guard.environment import NodeClock, log, read_clock, state_directory
-from sparkops.guard.evidence import Evidence, QuotaExceeded
-from sparkops.guard_client.cordon import Cordon
-from sparkops.notices import catalogue
-from sparkops.notices.catalogue import Notice
-from sparkops.swap import wire
+from sparkops.node.cordon import Cordon
+from sparkops.serving.watch.pace import Pace
+from sparkops.swap import catalogue, wire
+from sparkops.swap.catalogue import Notice
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.wire import WireError
-from sparkops.watch.pace import Pace
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}")
 SECRET = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")  # such as ray-RELEASE-SLOT-DIGEST

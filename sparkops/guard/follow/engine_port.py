@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from requests import Session
 
 from sparkops.engines import endpoints, runtime
-from sparkops.nodes.local import LocalNode
+from sparkops.node.local import LocalNode
 from sparkops.swap.model import Answer
 
 LISTEN, ESTABLISHED = "0A", "01"

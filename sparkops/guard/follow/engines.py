@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.command import Command, Completed
-from sparkops.docker import commands, facts
-from sparkops.docker.facts import Container
-from sparkops.docker.places import CONTAINER
 from sparkops.engines.ray import TOKEN
 from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, SparkopsError
-from sparkops.guard.filter import close_ports
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.engine_spec import EngineSpec
-from sparkops.network import nccl_log
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.streams import run_in_thread
+from sparkops.guard.follow import nccl_log
+from sparkops.guard.follow.filter import close_ports
+from sparkops.guard.follow.startup import advice
+from sparkops.node.docker import commands, facts
+from sparkops.node.docker.facts import Container
+from sparkops.node.docker.places import CONTAINER
+from sparkops.node.docker_api import Engine
+from sparkops.node.local import LocalNode
+from sparkops.node.streams import run_in_thread
 from sparkops.redact import redacted
-from sparkops.startup import advice
+from sparkops.serving import engine_spec
+from sparkops.serving.engine_spec import EngineSpec
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from sparkops.docker import facts
-from sparkops.docker.facts import Container
 from sparkops.errors import CommandFailed, SparkopsError
-from sparkops.guard.state import State
-from sparkops.network import firewall
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.node import Node
+from sparkops.guard.disk.state import State
+from sparkops.node.docker import facts
+from sparkops.node.docker.facts import Container
+from sparkops.node.docker_api import Engine
+from sparkops.node.network import firewall
+from sparkops.node.node import Node
 
 RENEWING = threading.Lock()
 """Held from the list of containers to the rules: else an older list could replace the rules of a newer one."""

@@ -1,7 +1,7 @@
 """The follower of a guard: it executes the effects of the swap machine on its own node, service by service.
 
 `handle` takes orders and reports the last read; it waits for nothing. `poll` reads the containers, decides, writes what
-must be on disk before an act, and leaves the act to a thread (guard/jobs.py).
+must be on disk before an act, and leaves the act to a thread (guard/follow/jobs.py).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from sparkops.errors import Busy, SparkopsError
-from sparkops.guard.durable import Unreadable
-from sparkops.guard.engines import FRESH_S, ContainerReader, Engines, reason
-from sparkops.guard.jobs import Jobs
-from sparkops.guard.leases import Leases
-from sparkops.guard.local_service import LocalService, PromotedRank
-from sparkops.guard.next_task import Moment, load_ahead, next_start, next_task
-from sparkops.guard.notes import Note, last_restart_s
-from sparkops.guard.state import State
-from sparkops.guard.tasks import Job, Measure, Task
-from sparkops.guard_client.cordon import Cordon
-from sparkops.nodes.local import LocalNode
+from sparkops.guard.disk.durable import Unreadable
+from sparkops.guard.disk.notes import Note, last_restart_s
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow.engines import FRESH_S, ContainerReader, Engines, reason
+from sparkops.guard.follow.jobs import Jobs
+from sparkops.guard.follow.local_service import LocalService, PromotedRank
+from sparkops.guard.follow.next_task import Moment, load_ahead, next_start, next_task
+from sparkops.guard.follow.tasks import Job, Measure, Task
+from sparkops.guard.lead.leases import Leases
+from sparkops.node.cordon import Cordon
+from sparkops.node.local import LocalNode
 from sparkops.swap import effects, orders
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.follower import adopts, report

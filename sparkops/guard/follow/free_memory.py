@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkops.config.recipe import Recipe
-from sparkops.docker.facts import Container
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NotReady
-from sparkops.memory import pages
-from sparkops.memory.pools import counts_page_cache, free_gib, pools
-from sparkops.nodes import host
-from sparkops.nodes.local import LocalNode
+from sparkops.node import host
+from sparkops.node.docker.facts import Container
+from sparkops.node.local import LocalNode
+from sparkops.serving.memory import pages
+from sparkops.serving.memory.pools import counts_page_cache, free_gib, pools
 
 APART_S = 1.0
 LACK = "waiting for memory: "

@@ -11,25 +11,25 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from sparkops.config.recipe import Recipe
-from sparkops.docker.facts import Container
-from sparkops.docker.places import CONTAINER
 from sparkops.engines import runtime
 from sparkops.errors import ConnectionLost, Interrupted, NotReady, SparkopsError
-from sparkops.guard import smoke_runs
-from sparkops.guard.engine_port import EnginePort
-from sparkops.guard.engines import Engines, reason
-from sparkops.guard.free_memory import LACK, Measuring
-from sparkops.guard.loading import Loaded, Loading
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.notes import Notes
-from sparkops.guard.start import Run
-from sparkops.guard.state import State
-from sparkops.guard.tasks import Job, Measure, MeasuredRoom
-from sparkops.guard_client import engine_spec
-from sparkops.nodes.http import session
-from sparkops.nodes.local import LocalNode
-from sparkops.startup import estimate
-from sparkops.startup.estimate import Forecast
+from sparkops.guard.disk.notes import Notes
+from sparkops.guard.disk.state import State
+from sparkops.guard.follow import smoke_runs
+from sparkops.guard.follow.engine_port import EnginePort
+from sparkops.guard.follow.engines import Engines, reason
+from sparkops.guard.follow.free_memory import LACK, Measuring
+from sparkops.guard.follow.loading import Loaded, Loading
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.guard.follow.start import Run
+from sparkops.guard.follow.tasks import Job, Measure, MeasuredRoom
+from sparkops.node.docker.facts import Container
+from sparkops.node.docker.places import CONTAINER
+from sparkops.node.http import session
+from sparkops.node.local import LocalNode
+from sparkops.serving import engine_spec
+from sparkops.serving.startup import estimate
+from sparkops.serving.startup.estimate import Forecast
 from sparkops.swap import effects
 from sparkops.swap.model import Answer, RankSpec
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
 from sparkops.config.startup import Startup
-from sparkops.docker.facts import Container
 from sparkops.engines import ENGINES
 from sparkops.errors import ConnectionLost, NotReady, StartFailed
-from sparkops.guard.engine_port import EnginePort
-from sparkops.guard.free_memory import read_total_gib
-from sparkops.memory.relief import floor_gib
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.http import session
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
-from sparkops.startup.estimate import Forecast
-from sparkops.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
-from sparkops.startup.watch import StartMonitor
+from sparkops.guard.follow.engine_port import EnginePort
+from sparkops.guard.follow.free_memory import read_total_gib
+from sparkops.guard.follow.startup.watch import StartMonitor
+from sparkops.node.docker.facts import Container
+from sparkops.node.docker_api import Engine
+from sparkops.node.http import session
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.serving.memory.relief import floor_gib
+from sparkops.serving.startup.estimate import Forecast
+from sparkops.serving.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
 from sparkops.swap.model import Answer
 
 POLL_S = 1.0

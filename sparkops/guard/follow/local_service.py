@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sparkops.docker.facts import Container
-from sparkops.guard.engines import ENDED, FRESH_S
-from sparkops.guard.start import Run, Start
-from sparkops.guard.tasks import Job
-from sparkops.guard_client import engine_spec
+from sparkops.guard.follow.engines import ENDED, FRESH_S
+from sparkops.guard.follow.start import Run, Start
+from sparkops.guard.follow.tasks import Job
+from sparkops.node.docker.facts import Container
+from sparkops.serving import engine_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.follower import Local, Record, expendable, shown, worker_loaded
 from sparkops.swap.journal import Journal

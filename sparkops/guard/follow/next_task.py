@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from sparkops.guard.local_service import LocalService
-from sparkops.guard.tasks import Measure, MeasuredRoom, Task
+from sparkops.guard.follow.local_service import LocalService
+from sparkops.guard.follow.tasks import Measure, MeasuredRoom, Task
 from sparkops.swap import orders
 from sparkops.swap.effects import MarkRestart, MarkStart
 from sparkops.swap.follower import reconcile, reserved_gib

@@ -12,26 +12,26 @@ from math import isfinite
 
 from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
-from sparkops.docker.facts import Container
 from sparkops.engines import endpoints, load
 from sparkops.engines.load import Load
 from sparkops.errors import SparkopsError
-from sparkops.guard_client import engine_spec
 from sparkops.names import Slot
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.http import direct, session
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
-from sparkops.smoke import claims, openai, prompts, suite
-from sparkops.smoke.client import Client, EngineBusy
-from sparkops.smoke.coverage import light
-from sparkops.smoke.probing import restarts
-from sparkops.smoke.prompts import Round
-from sparkops.smoke.results import SmokeReport
-from sparkops.smoke.suite import Server
-from sparkops.status import node_survey
+from sparkops.node.docker.facts import Container
+from sparkops.node.docker_api import Engine
+from sparkops.node.http import direct, session
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.node.survey import node_survey
+from sparkops.serving import engine_spec
+from sparkops.serving.smoke import claims, openai, prompts, suite
+from sparkops.serving.smoke.client import Client, EngineBusy
+from sparkops.serving.smoke.coverage import light
+from sparkops.serving.smoke.probing import restarts
+from sparkops.serving.smoke.prompts import Round
+from sparkops.serving.smoke.results import SmokeReport
+from sparkops.serving.smoke.suite import Server
+from sparkops.serving.watch.pace import TOKENS
 from sparkops.swap.model import Answer, Deployment
-from sparkops.watch.pace import TOKENS
 
 
 def prove(

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
-from sparkops.guard.tasks import MeasuredRoom
+from sparkops.guard.follow.tasks import MeasuredRoom
 from sparkops.swap.model import Answer
 
 REFUSED_S, REFUSED_MOST_S = 5.0, 60.0

@@ -12,8 +12,8 @@ from math import inf
 from typing import Any
 
 from sparkops.config.serve import Task
-from sparkops.nodes.http import MOST_BYTES
-from sparkops.smoke.openai import SHOWN_ERROR, shown
+from sparkops.node.http import MOST_BYTES
+from sparkops.serving.smoke.openai import SHOWN_ERROR, shown
 from sparkops.swap.model import Answer
 
 ANSWER_S = 10.0

@@ -17,7 +17,10 @@ from sparkops.engines.endpoints import metrics_page
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
 from sparkops.gateway import commands
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway
-from sparkops.guard.completion import (
+from sparkops.gateway.front import endpoints, gateway_command
+from sparkops.guard.environment import log
+from sparkops.guard.follow.smoke_runs import Baking
+from sparkops.guard.lead.completion import (
     ANSWER_S,
     MOST_GOT,
     PATHS,
@@ -28,14 +31,11 @@ from sparkops.guard.completion import (
     judge,
     parse_reply,
 )
-from sparkops.guard.environment import log
-from sparkops.guard.smoke_runs import Baking
-from sparkops.guard.workers import Workers
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.front import endpoints, gateway_command
-from sparkops.nodes.http import MOST_BYTES, direct
-from sparkops.nodes.node import Node
-from sparkops.nodes.streams import LineStream, SharedStream
+from sparkops.guard.watch.workers import Workers
+from sparkops.node.http import MOST_BYTES, direct
+from sparkops.node.node import Node
+from sparkops.node.streams import LineStream, SharedStream
+from sparkops.serving import engine_spec
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.model import Answer, Deployment

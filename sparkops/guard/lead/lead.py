@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from sparkops.errors import SparkopsError
-from sparkops.guard.gateway_front import GatewayFront
-from sparkops.guard.notes import RESTART, last_restart_s
-from sparkops.guard.state import State
-from sparkops.notices.catalogue import Code, noted
+from sparkops.guard.disk.notes import RESTART, last_restart_s
+from sparkops.guard.disk.state import State
+from sparkops.guard.lead.gateway_front import GatewayFront
 from sparkops.swap import effects
+from sparkops.swap.catalogue import Code, noted
 from sparkops.swap.effects import FrontEffect
 from sparkops.swap.events import SwapEvent, narrate
 from sparkops.swap.fleet_state import EngineReport, FleetState, Report

@@ -12,18 +12,18 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from sparkops.errors import Busy, NotReady, PlanRefused
-from sparkops.guard.durable import Unreadable
-from sparkops.guard.follower import Follower
-from sparkops.guard.gateway_front import GatewayContainer, GatewayFront
-from sparkops.guard.lead import Lead
-from sparkops.guard.leases import Leases
-from sparkops.guard.membership import Members
-from sparkops.guard.operator_socket import Request
-from sparkops.guard.peers import IDLE_S, GuardLink, Reach, ServiceOrders
-from sparkops.guard.state import Membership, Peer, State
-from sparkops.guard_client.service_state import needed_nodes, unnamed
-from sparkops.nodes.node import Node
-from sparkops.nodes.waiting import Waiting
+from sparkops.guard.disk.durable import Unreadable
+from sparkops.guard.disk.state import Membership, Peer, State
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
+from sparkops.guard.lead.lead import Lead
+from sparkops.guard.lead.leases import Leases
+from sparkops.guard.lead.membership import Members
+from sparkops.guard.lead.operator_socket import Request
+from sparkops.guard.lead.peers import IDLE_S, GuardLink, Reach, ServiceOrders
+from sparkops.node.node import Node
+from sparkops.node.waiting import Waiting
+from sparkops.serving.service_state import needed_nodes, unnamed
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.intents import Intent, NothingToDo, Refused

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparkops.errors import PlanRefused, SparkopsError
-from sparkops.guard.durable import Unreadable
+from sparkops.guard.disk.durable import Unreadable
+from sparkops.guard.disk.state import Membership, Peer, State
+from sparkops.guard.lead.operator_socket import Request
+from sparkops.guard.lead.peers import GuardLink, Reach
 from sparkops.guard.messages import derive
-from sparkops.guard.operator_socket import Request
-from sparkops.guard.peers import GuardLink, Reach
-from sparkops.guard.state import Membership, Peer, State
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkops.errors import Busy
-from sparkops.guard.durable import Unreadable
-from sparkops.guard.engines import reason
-from sparkops.guard.leadership import EVENTS_POLL_S, Leadership
-from sparkops.guard.operator_socket import Request
-from sparkops.guard_client.cordon import Cordon
-from sparkops.nodes.waiting import Waiting
+from sparkops.guard.disk.durable import Unreadable
+from sparkops.guard.follow.engines import reason
+from sparkops.guard.lead.leadership import EVENTS_POLL_S, Leadership
+from sparkops.guard.lead.operator_socket import Request
+from sparkops.node.cordon import Cordon
+from sparkops.node.waiting import Waiting
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.intents import changing

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sparkops.errors import ConnectionLost, SparkopsError
 from sparkops.guard import messages
 from sparkops.guard.bounded import Bounded
-from sparkops.guard.listener import HEAD_BYTES, PATH
+from sparkops.guard.follow.listener import HEAD_BYTES, PATH
 from sparkops.guard.messages import MAX_BYTES, STALE, Envelope, GuardReply, Orders
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import Report

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from sparkops.notices.catalogue import CATALOGUE, Notice, NoticeState
+from sparkops.swap.catalogue import CATALOGUE, Notice, NoticeState
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from sparkops.docker.facts import Container
 from sparkops.engines import load
-from sparkops.nodes.host import GIB, HostFacts
+from sparkops.node.docker.facts import Container
+from sparkops.node.host import GIB, HostFacts
+from sparkops.serving.watch.finding import EngineFinding
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
-from sparkops.watch.finding import EngineFinding
 
 ENGINE = ("service", "release", "slot", "rank")
 """Labels of an engine's figures."""

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from sparkops import __version__
-from sparkops.docker.facts import parse_container, parse_listed
-from sparkops.docker.places import STATE
 from sparkops.errors import SparkopsError
-from sparkops.guard import exposition
-from sparkops.guard.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures
-from sparkops.guard.lead import Lead
-from sparkops.guard.leadership import Leadership
-from sparkops.guard.node_report import Sampler
-from sparkops.nodes import host
-from sparkops.nodes.host import HostFacts
-from sparkops.status import node_survey
-from sparkops.status.node_survey import Facts
+from sparkops.guard.lead.lead import Lead
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.report import exposition
+from sparkops.guard.report.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures
+from sparkops.guard.report.node_report import Sampler
+from sparkops.node import host
+from sparkops.node.docker.facts import parse_container, parse_listed
+from sparkops.node.docker.places import STATE
+from sparkops.node.host import HostFacts
+from sparkops.node.survey import node_survey
+from sparkops.node.survey.node_survey import Facts
+from sparkops.serving.watch.finding import EngineFinding
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import traffic
-from sparkops.watch.finding import EngineFinding
 
 KEPT_S = 5.0
 """Seconds for which a text serves further scrapes, so that many of them cost as much as one."""

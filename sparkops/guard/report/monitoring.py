@@ -19,9 +19,9 @@ from typing import Any
 
 from sparkops.errors import PlanRefused
 from sparkops.guard.bounded import Bounded
-from sparkops.guard.listener import Caller, Connections, listen
-from sparkops.guard.operator_socket import Request, Verbs
-from sparkops.guard.state import Monitored, State
+from sparkops.guard.disk.state import Monitored, State
+from sparkops.guard.follow.listener import Caller, Connections, listen
+from sparkops.guard.lead.operator_socket import Request, Verbs
 
 PATH = "/metrics"
 THREADS, PER_ADDRESS = 4, 2

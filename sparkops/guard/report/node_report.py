@@ -20,16 +20,16 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from sparkops.docker.places import GATEWAY, REPORT, SHOW, STATE
 from sparkops.engines.load import METRICS
-from sparkops.guard.gateway_front import GatewayContainer
-from sparkops.guard.operator_socket import ConnectionLeases, Verbs, answer
-from sparkops.guard_client.commands import SOCKET
-from sparkops.nodes import host
-from sparkops.nodes.node import Node
-from sparkops.status import node_survey
-from sparkops.status.commands import EVENTS_READ, FORMAT, request
-from sparkops.status.node_survey import Facts
+from sparkops.guard.lead.gateway_front import GatewayContainer
+from sparkops.guard.lead.operator_socket import ConnectionLeases, Verbs, answer
+from sparkops.node import host
+from sparkops.node.agents.commands import SOCKET
+from sparkops.node.docker.places import GATEWAY, REPORT, SHOW, STATE
+from sparkops.node.node import Node
+from sparkops.node.survey import node_survey
+from sparkops.node.survey.commands import EVENTS_READ, FORMAT, request
+from sparkops.node.survey.node_survey import Facts
 from sparkops.swap.journal import SCHEMA
 
 REQUESTED_S, IDLE_S = 60.0, 15.0

@@ -23,11 +23,11 @@ from urllib.parse import SplitResult, urlsplit
 from sparkops import __version__
 from sparkops.errors import SparkopsError
 from sparkops.guard.bounded import Bounded
-from sparkops.guard.monitoring import CARRIERS
-from sparkops.guard.operator_socket import Request, Verbs
-from sparkops.guard.state import State, WebhookTarget
-from sparkops.notices import message
-from sparkops.notices.catalogue import Notice
+from sparkops.guard.disk.state import State, WebhookTarget
+from sparkops.guard.lead.operator_socket import Request, Verbs
+from sparkops.guard.report.monitoring import CARRIERS
+from sparkops.serving.notices import message
+from sparkops.swap.catalogue import Notice
 
 CONNECT_S, TOTAL_S = 5.0, 15.0
 """Seconds for the connection, and for one attempt in all after it: receivers answer at once and work later."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from sparkops.errors import SparkopsError
-from sparkops.guard.figures import read_host
-from sparkops.guard.lead import Lead
-from sparkops.guard.leadership import Leadership
-from sparkops.nodes.host import HostFacts
-from sparkops.notices.catalogue import DISK_LOW_GIB, Code, Notice, noted
-from sparkops.notices.conditions import Conditions, Look, advance
+from sparkops.guard.lead.lead import Lead
+from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.report.conditions import Conditions, Look, advance
+from sparkops.guard.report.figures import read_host
+from sparkops.node.host import HostFacts
 from sparkops.swap import trouble
+from sparkops.swap.catalogue import DISK_LOW_GIB, Code, Notice, noted
 from sparkops.swap.model import Answer
 from sparkops.swap.orders import traffic
 

@@ -18,22 +18,22 @@ from sparkops.command import Command
 from sparkops.config.recipe import Recipe
 from sparkops.engines import endpoints
 from sparkops.errors import CommandFailed, SparkopsError
-from sparkops.guard import smoke_runs
-from sparkops.guard.engines import reason
-from sparkops.guard.local_service import PromotedRank
-from sparkops.guard.node_report import Sampled
-from sparkops.guard.notes import Notes
-from sparkops.guard.workers import Workers
-from sparkops.guard_client import engine_spec
-from sparkops.nodes.host import CLOCKS_ARGV, POWER_CUT, Clocks, parse_clocks
-from sparkops.nodes.http import session
-from sparkops.nodes.local import LocalNode
-from sparkops.smoke import coverage
-from sparkops.smoke.results import SmokeReport
-from sparkops.watch import rules
-from sparkops.watch.finding import EngineFinding
-from sparkops.watch.pace import Pace
-from sparkops.watch.rules import Breach, EngineLook, EngineWatch, LightAnswer, Rule
+from sparkops.guard.disk.notes import Notes
+from sparkops.guard.follow import smoke_runs
+from sparkops.guard.follow.engines import reason
+from sparkops.guard.follow.local_service import PromotedRank
+from sparkops.guard.report.node_report import Sampled
+from sparkops.guard.watch.workers import Workers
+from sparkops.node.host import CLOCKS_ARGV, POWER_CUT, Clocks, parse_clocks
+from sparkops.node.http import session
+from sparkops.node.local import LocalNode
+from sparkops.serving import engine_spec
+from sparkops.serving.smoke import coverage
+from sparkops.serving.smoke.results import SmokeReport
+from sparkops.serving.watch import rules
+from sparkops.serving.watch.finding import EngineFinding
+from sparkops.serving.watch.pace import Pace
+from sparkops.serving.watch.rules import Breach, EngineLook, EngineWatch, LightAnswer, Rule
 
 WATCH_S = 10.0
 """Seconds between two looks. They read what the guard has read anyway, and send nothing but light questions."""

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from math import inf
 
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
-from sparkops.guard.follower import Follower
-from sparkops.guard.free_memory import read_available_gib
-from sparkops.guard.local_service import PromotedRank
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.commands import CONTAINER
-from sparkops.memory import pages
-from sparkops.memory.relief import ENOUGH, FLOOR_GIB, LOOKS, floor_gib
-from sparkops.nodes.node import Node
+from sparkops.guard.follow.follower import Follower
+from sparkops.guard.follow.free_memory import read_available_gib
+from sparkops.guard.follow.local_service import PromotedRank
+from sparkops.node.agents.commands import CONTAINER
+from sparkops.node.docker import commands
+from sparkops.node.node import Node
+from sparkops.serving import engine_spec
+from sparkops.serving.memory import pages
+from sparkops.serving.memory.relief import ENOUGH, FLOOR_GIB, LOOKS, floor_gib
 from sparkops.swap.model import RankSpec
 
 DROP_LOOKS = 10

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sparkops.command import Command
-from sparkops.docker import places
-from sparkops.docker.commands import BOUNDED_LOG, docker, label_options
+from sparkops.config.release import image_labels
 from sparkops.names import GUARD, LABEL
-from sparkops.release import image_labels
+from sparkops.node.docker import places
+from sparkops.node.docker.commands import BOUNDED_LOG, docker, label_options
 
 CONTAINER = places.CONTAINER
 VOLUME = "sparkops-state"

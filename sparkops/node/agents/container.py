@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from sparkops.docker import commands
 from sparkops.errors import CommandFailed, ConnectionLost, NodeError, StartFailed
-from sparkops.nodes.member import Member
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.docker import commands
+from sparkops.node.member import Member
+from sparkops.node.waiting import Waiting
 
 PATIENCE_S, POLL_S = 30.0, 0.2
 LOG_TAIL = 10

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sparkops.command import Command
-from sparkops.guard_client import commands
 from sparkops.names import GUARD, INPUTS
-from sparkops.nodes.node import Node
+from sparkops.node.agents import commands
+from sparkops.node.node import Node
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from signal import SIGABRT, SIGINT, SIGKILL, SIGQUIT, SIGTERM
 
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
-from sparkops.docker import secrets
-from sparkops.docker.ranks import program
+from sparkops.config.release import Rank, cache_volume, peer_labels, trust_mark
 from sparkops.engines import ENGINES, runtime
 from sparkops.engines.launch import Seat
-from sparkops.release import Rank, cache_volume, peer_labels, trust_mark
+from sparkops.node.docker import secrets
+from sparkops.node.docker.ranks import program
 
 BUILD_TIMEOUT_S = 4 * 3600.0  # a vLLM from source takes 20 to 30 min on a Spark, FlashInfer 40 min
 MODELS = "/models"  # where a container sees the node's model_dir

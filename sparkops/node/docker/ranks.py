@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sparkops.config.node import LOOPBACK
+from sparkops.config.release import Rank
 from sparkops.engines import ENGINES
 from sparkops.engines.launch import RankPlace, RankProgram, Seat
-from sparkops.release import Rank
 
 
 def program(rank: Rank, models: str, seat: Seat | None = None) -> RankProgram:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from sparkops import foreign
 from sparkops.command import Command
-from sparkops.docker.commands import RIGHTS
+from sparkops.node.docker.commands import RIGHTS
 
 RDMA_OPTIONS = ("--device=/dev/infiniband", "--ulimit=memlock=-1:-1")
 """Options of a container for RDMA. The limit suffices for locked memory. IPC_LOCK would not: Docker gives an added

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from sparkops.command import Command
-from sparkops.docker import places
-from sparkops.docker.facts import Container
 from sparkops.engines import runtime
 from sparkops.names import Slot
-from sparkops.network.finding import Finding, Kind, Severity
+from sparkops.node.docker import places
+from sparkops.node.docker.facts import Container
+from sparkops.node.network.finding import Finding, Kind, Severity
 
 TABLE = "inet sparkops"
 CLEARED = f"table {TABLE} {{}}\ndelete table {TABLE}\n"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sparkops.docker import places
 from sparkops.engines.load import METRICS
 from sparkops.names import LABEL
-from sparkops.nodes import host
+from sparkops.node import host
+from sparkops.node.docker import places
 from sparkops.swap.journal import SCHEMA
 
 LOG_TAIL = 2000

@@ -7,17 +7,17 @@ from contextlib import suppress
 
 from requests.exceptions import RequestException
 
-from sparkops.cli.status_output import Outcomes, joined_status
-from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.errors import SparkopsError
 from sparkops.exchange import Reply
-from sparkops.nodes.http import session
-from sparkops.smoke.openai import Unusable, cards
-from sparkops.status import clients
-from sparkops.status.clients import Model
-from sparkops.status.picture import Health, RankRow, ServiceRow, Status
-from sparkops.status.read import Reader
+from sparkops.node.http import session
+from sparkops.operator.cli.status_output import Outcomes, joined_status
+from sparkops.operator.cli.terminal import data, data_json, say
+from sparkops.operator.status import clients
+from sparkops.operator.status.clients import Model
+from sparkops.operator.status.picture import Health, RankRow, ServiceRow, Status
+from sparkops.operator.status.read import Reader
+from sparkops.serving.smoke.openai import Unusable, cards
 
 WINDOW_S = 10.0
 

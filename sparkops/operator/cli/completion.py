@@ -16,7 +16,7 @@ import yaml
 from sparkops.command import unquote
 from sparkops.config import files
 from sparkops.config.shipped import known_recipes
-from sparkops.status.clients import CLIENTS
+from sparkops.operator.status.clients import CLIENTS
 
 RECIPE_VERBS = ("show", "lock", "fit", "plan", "up", "deploy", "build", "render", "images copy")
 MODEL_VERBS = ("models pull", "models copy", "models verify", "models prepare")

@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 import yaml
 
-from sparkops.cli.options import JSON
-from sparkops.cli.terminal import data, data_json, say, write
 from sparkops.command import quote
 from sparkops.config import opt_in, source
 from sparkops.config.fields import as_name
 from sparkops.config.recipe import Recipe
-from sparkops.convert import other_tools, recipe_keys
-from sparkops.convert.conversion import Choices, Conversion
 from sparkops.errors import ConfigError, UsageError
+from sparkops.operator.cli.options import JSON
+from sparkops.operator.cli.terminal import data, data_json, say, write
+from sparkops.operator.convert import other_tools, recipe_keys
+from sparkops.operator.convert.conversion import Choices, Conversion
 
 SHOWN = 40
 """Recipes of a checkout that an error names."""

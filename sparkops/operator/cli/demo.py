@@ -17,34 +17,34 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from sparkops.cli.images import make_order
-from sparkops.cli.named import load_recipe
-from sparkops.cli.options import JSON, YES, whole
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import confirm, data, data_json, say, write
 from sparkops.command import Command, quote
 from sparkops.config import inventory, shipped
 from sparkops.config.inventory import Build
 from sparkops.config.node import NodeConfig
-from sparkops.demo import record, scene
-from sparkops.demo.counting import counting
-from sparkops.demo.machine import CLIENT, REMOVE, MachineFacts, foreign, refusals, unsuitable
-from sparkops.demo.record import DemoRecord
-from sparkops.demo.scene import NODE, PORT, SERVICE, STAND_IN, VLLM, DemoEngine, Ports
-from sparkops.demo.screen import DemoResult, Opening, ending, opening
-from sparkops.docker import places
 from sparkops.errors import Interrupted, SparkopsError, UsageError, joined
-from sparkops.guard_client.commands import PEER_PORT
-from sparkops.images.build import without_buildkit
-from sparkops.nodes import host
-from sparkops.nodes.connected import connect
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event
-from sparkops.prune.uninstall import VOLUMES, agents, own_volumes
-from sparkops.prune.uninstalling import discard, plan_discard, read
-from sparkops.traffic.generator import Traffic
+from sparkops.node import host
+from sparkops.node.agents.commands import PEER_PORT
+from sparkops.node.docker import places
+from sparkops.node.docker_api import Engine
+from sparkops.node.local import LocalNode
+from sparkops.node.member import Member
+from sparkops.node.progress import Event
+from sparkops.operator.build.images.build import without_buildkit
+from sparkops.operator.cli.images import make_order
+from sparkops.operator.cli.named import load_recipe
+from sparkops.operator.cli.options import JSON, YES, whole
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import confirm, data, data_json, say, write
+from sparkops.operator.demo import record, scene
+from sparkops.operator.demo.counting import counting
+from sparkops.operator.demo.machine import CLIENT, REMOVE, MachineFacts, foreign, refusals, unsuitable
+from sparkops.operator.demo.record import DemoRecord
+from sparkops.operator.demo.scene import NODE, PORT, SERVICE, STAND_IN, VLLM, DemoEngine, Ports
+from sparkops.operator.demo.screen import DemoResult, Opening, ending, opening
+from sparkops.operator.demo.traffic.generator import Traffic
+from sparkops.operator.deploy.prune.uninstall import VOLUMES, agents, own_volumes
+from sparkops.operator.deploy.prune.uninstalling import discard, plan_discard, read
+from sparkops.operator.fleet.connected import connect
 
 VOLUME_NAMES = Command(("docker", "volume", "ls", "--quiet"), timeout_s=60.0)
 INTERRUPTED = 130

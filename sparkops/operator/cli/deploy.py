@@ -9,11 +9,21 @@ from typing import Annotated
 
 import typer
 
-from sparkops.agents import agents
-from sparkops.cli.images import make_hub, make_order
-from sparkops.cli.intents import Options, conclude, leading_guard, plan_options
-from sparkops.cli.named import load_fleet, load_recipe
-from sparkops.cli.options import (
+from sparkops.config import assets
+from sparkops.config.inventory import Fleet
+from sparkops.config.recipe import Recipe
+from sparkops.config.release import Release
+from sparkops.config.serve import Task
+from sparkops.engines import ENGINES
+from sparkops.errors import Busy, SparkopsError
+from sparkops.node.progress import Event
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.build.images import arguments
+from sparkops.operator.build.images.build import require_accepted
+from sparkops.operator.cli.images import make_hub, make_order
+from sparkops.operator.cli.intents import Options, conclude, leading_guard, plan_options
+from sparkops.operator.cli.named import load_fleet, load_recipe
+from sparkops.operator.cli.options import (
     ALLOW_DOWNTIME,
     BLUE_GREEN,
     DETACH,
@@ -28,30 +38,20 @@ from sparkops.cli.options import (
     WAIT,
     WITHOUT,
 )
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import data, data_json, say
-from sparkops.config import assets
-from sparkops.config.inventory import Fleet
-from sparkops.config.recipe import Recipe
-from sparkops.config.serve import Task
-from sparkops.deploy import fitting, preview, sending
-from sparkops.deploy.operation import Operation
-from sparkops.deploy.plan import DeployOptions, Plan
-from sparkops.deploy.preview import Draft
-from sparkops.deploy.provision import missing, provision, ready_agents
-from sparkops.engines import ENGINES
-from sparkops.errors import Busy, SparkopsError
-from sparkops.gateway.image import Service
-from sparkops.guard_client.following import Following
-from sparkops.images import arguments
-from sparkops.images.build import require_accepted
-from sparkops.memory.fit import Fit, lower
-from sparkops.memory.report import as_json, lines
-from sparkops.nodes.connected import Connected, connect
-from sparkops.nodes.parallel import all_or_raise
-from sparkops.nodes.progress import Event
-from sparkops.release import Release
-from sparkops.status.clients import CLIENTS
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import data, data_json, say
+from sparkops.operator.deploy import fitting, preview, sending
+from sparkops.operator.deploy.agents import agents
+from sparkops.operator.deploy.memory.fit import Fit, lower
+from sparkops.operator.deploy.memory.report import as_json, lines
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.deploy.plan import DeployOptions, Plan
+from sparkops.operator.deploy.preview import Draft
+from sparkops.operator.deploy.provision import missing, provision, ready_agents
+from sparkops.operator.fleet.connected import Connected, connect
+from sparkops.operator.fleet.guards.following import Following
+from sparkops.operator.fleet.parallel import all_or_raise
+from sparkops.operator.status.clients import CLIENTS
 
 
 def fit(

@@ -9,18 +9,18 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.images import read_token
-from sparkops.cli.named import load_fleet
-from sparkops.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import confirm, data, data_json, say
-from sparkops.doctor.bundle import MANIFEST, archive, collect, files
-from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.run import DoctorResult, HubLogin, diagnose, fix_all, fixes
-from sparkops.doctor.view import lines
 from sparkops.errors import UsageError
-from sparkops.hub.pull import require_encrypted
-from sparkops.nodes.connected import Connected, connect
+from sparkops.operator.build.hub.pull import require_encrypted
+from sparkops.operator.cli.images import read_token
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import confirm, data, data_json, say
+from sparkops.operator.fleet.connected import Connected, connect
+from sparkops.operator.status.doctor.bundle import MANIFEST, archive, collect, files
+from sparkops.operator.status.doctor.diagnosis import Diagnosis, FixRow
+from sparkops.operator.status.doctor.run import DoctorResult, HubLogin, diagnose, fix_all, fixes
+from sparkops.operator.status.doctor.view import lines
 
 PATIENCE_S = 0.0  # one attempt: doctor reports the present state
 

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from sparkops.agents import agents
-from sparkops.agents.rebuild import read_copies, rebuild_on
-from sparkops.agents.rebuild_plan import Rebuild, listed, plan
-from sparkops.cli.named import load_fleet
-from sparkops.cli.options import DRY_RUN, JSON, WITHOUT, make_family
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.errors import NeedsOperator, UsageError
-from sparkops.nodes.connected import connect
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.options import DRY_RUN, JSON, WITHOUT, make_family
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import data, data_json, say
+from sparkops.operator.deploy.agents import agents
+from sparkops.operator.deploy.agents.rebuild import read_copies, rebuild_on
+from sparkops.operator.deploy.agents.rebuild_plan import Rebuild, listed, plan
+from sparkops.operator.fleet.connected import connect
 from sparkops.swap import trouble
 
 PATIENCE_S = 5.0  # to connect: a lost node does not answer

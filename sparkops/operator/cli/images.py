@@ -10,22 +10,22 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import copy_targets, load_fleet, load_recipe
-from sparkops.cli.options import DRY_RUN, JSON, NODES, RECIPE, SOURCE, TARGETS, WAIT, make_family
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import data_json, say
 from sparkops.config import assets, files
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands
+from sparkops.config.release import image_labels
 from sparkops.errors import ImageRejected, NodesFailed, UsageError
-from sparkops.hub.pull import IMAGE, Hub, hub_order
-from sparkops.images import distribute, gated, login
-from sparkops.images.build import BuildOrder, Built, build_on_all, of_recipe
-from sparkops.images.delivery import CopiedImage
-from sparkops.nodes.connected import connect
-from sparkops.release import image_labels
-from sparkops.render.context import build_context, mounts_wheels, render
+from sparkops.node.docker import commands
+from sparkops.operator.build.hub.pull import IMAGE, Hub, hub_order
+from sparkops.operator.build.images import distribute, gated, login
+from sparkops.operator.build.images.build import BuildOrder, Built, build_on_all, of_recipe
+from sparkops.operator.build.images.delivery import CopiedImage
+from sparkops.operator.build.render.context import build_context, mounts_wheels, render
+from sparkops.operator.cli.named import copy_targets, load_fleet, load_recipe
+from sparkops.operator.cli.options import DRY_RUN, JSON, NODES, RECIPE, SOURCE, TARGETS, WAIT, make_family
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import data_json, say
+from sparkops.operator.fleet.connected import connect
 
 
 def build(

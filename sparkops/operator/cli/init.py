@@ -11,21 +11,21 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.doctor import doctor
-from sparkops.cli.named import load_fleet
-from sparkops.cli.options import Settings
-from sparkops.cli.terminal import say, visible, write
-from sparkops.cli.trust import pin
 from sparkops.command import quote
 from sparkops.config import files, inventory
 from sparkops.config.inventory import Fleet
-from sparkops.doctor import discovery, facts
-from sparkops.doctor.discovery import Discovered
 from sparkops.errors import ConfigError, NotReady, SparkopsError, UsageError
-from sparkops.network.facts import fabric_query, parse_fabric
-from sparkops.nodes import host
-from sparkops.nodes.connect import Connector, configured, read_key
-from sparkops.nodes.parallel import on_each
+from sparkops.node import host
+from sparkops.operator.cli.doctor import doctor
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.terminal import say, visible, write
+from sparkops.operator.cli.trust import pin
+from sparkops.operator.fleet.connect import Connector, configured, read_key
+from sparkops.operator.fleet.network.facts import fabric_query, parse_fabric
+from sparkops.operator.fleet.parallel import on_each
+from sparkops.operator.status.doctor import discovery, facts
+from sparkops.operator.status.doctor.discovery import Discovered
 
 Routes = Mapping[str, Mapping[str, str]]
 SEAL = "# sparkops init replaces this file until it is edited: sha256 "

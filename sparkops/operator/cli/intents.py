@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sparkops.cli.named import require_service
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import data_json, say
 from sparkops.config.inventory import Fleet
-from sparkops.deploy import leads, sending
-from sparkops.deploy.operation import Operation
-from sparkops.deploy.plan import DeployOptions
 from sparkops.errors import InPlaceFailed, NeedsOperator, PlanRefused, SparkopsError, UsageError
-from sparkops.guard_client.ending import Ending, exit_code
-from sparkops.guard_client.following import Accepted, Following
-from sparkops.guard_client.leader import Leader, leading
-from sparkops.nodes.connected import connect
+from sparkops.operator.cli.named import require_service
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import data_json, say
+from sparkops.operator.deploy import leads, sending
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.deploy.plan import DeployOptions
+from sparkops.operator.fleet.connected import connect
+from sparkops.operator.fleet.guards.ending import Ending, exit_code
+from sparkops.operator.fleet.guards.following import Accepted, Following
+from sparkops.operator.fleet.guards.leader import Leader, leading
 from sparkops.swap.events import DONE
 from sparkops.swap.model import Mode
 

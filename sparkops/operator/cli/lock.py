@@ -10,21 +10,21 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import find_recipe, load_fleet
-from sparkops.cli.options import JSON, RECIPE, YES
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import confirm, data_json, say, write
 from sparkops.config import assets
 from sparkops.config.lock import Lock, Parent, not_locked
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load_unlocked, lock_file, lock_text, read_lock
-from sparkops.images.build import of_recipe
-from sparkops.lock import locking
-from sparkops.lock.finished import Difference, differences
-from sparkops.nodes.connected import connect
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import OnEvent
-from sparkops.render.context import build_context
+from sparkops.node.member import Member
+from sparkops.node.progress import OnEvent
+from sparkops.operator.build.images.build import of_recipe
+from sparkops.operator.build.lock import locking
+from sparkops.operator.build.lock.finished import Difference, differences
+from sparkops.operator.build.render.context import build_context
+from sparkops.operator.cli.named import find_recipe, load_fleet
+from sparkops.operator.cli.options import JSON, RECIPE, YES
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import confirm, data_json, say, write
+from sparkops.operator.fleet.connected import connect
 
 
 def lock(

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import load_fleet, require_service
-from sparkops.cli.options import NODES, SERVICE, whole
-from sparkops.cli.terminal import data
-from sparkops.deploy import observe
-from sparkops.docker import commands
-from sparkops.docker.facts import Container
 from sparkops.errors import UsageError
-from sparkops.nodes.connected import Connected, connect
-from sparkops.nodes.member import Member
+from sparkops.node.docker import commands
+from sparkops.node.docker.facts import Container
+from sparkops.node.member import Member
+from sparkops.operator.cli.named import load_fleet, require_service
+from sparkops.operator.cli.options import NODES, SERVICE, whole
+from sparkops.operator.cli.terminal import data
+from sparkops.operator.deploy import observe
+from sparkops.operator.fleet.connected import Connected, connect
 
 TIME = re.compile(
     r"(\d+(\.\d+)?(ms|s|m|h))+"

@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 from sparkops import __version__
-from sparkops.cli.options import Settings
-from sparkops.cli.terminal import say, show_commands
-from sparkops.cli.verbs import Verbs
 from sparkops.errors import SparkopsError
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.terminal import say, show_commands
+from sparkops.operator.cli.verbs import Verbs
 from sparkops.redact import redacted
 
 app = typer.Typer(
@@ -41,7 +41,7 @@ def options(
     ] = Path("inventory.yaml"),
     no_color: Annotated[bool, typer.Option("--no-color", help="Print without colors, as with NO_COLOR")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every command that runs on a node")] = False,
-    version: Annotated[  # noqa: ARG001 - cli/verbs.py has answered
+    version: Annotated[  # noqa: ARG001 - operator/cli/verbs.py has answered
         bool, typer.Option("--version", help="Print the version")
     ] = False,
 ) -> None:

@@ -7,9 +7,22 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from sparkops.cli.images import make_hub, make_order
-from sparkops.cli.named import copy_targets, load_fleet, load_recipe
-from sparkops.cli.options import (
+from sparkops.config.inventory import Fleet
+from sparkops.config.recipe import Recipe
+from sparkops.errors import NodeError, SparkopsError, UsageError, joined
+from sparkops.node.docker.commands import model_dir
+from sparkops.node.member import Member
+from sparkops.node.progress import OnEvent
+from sparkops.operator.build.hub.pull import pull_model
+from sparkops.operator.build.weights import models
+from sparkops.operator.build.weights.checkpoint import Checkpoint, ModelDirectory, overlooked, problems
+from sparkops.operator.build.weights.models import CopiedWeights
+from sparkops.operator.build.weights.plan import in_words
+from sparkops.operator.build.weights.prepare import Preparation, plan_steps, take_steps
+from sparkops.operator.build.weights.steps import read_by_engine, remedy
+from sparkops.operator.cli.images import make_hub, make_order
+from sparkops.operator.cli.named import copy_targets, load_fleet, load_recipe
+from sparkops.operator.cli.options import (
     DRY_RUN,
     ENDPOINT,
     JSON,
@@ -22,22 +35,9 @@ from sparkops.cli.options import (
     WAIT,
     make_family,
 )
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import data, data_json, say
-from sparkops.config.inventory import Fleet
-from sparkops.config.recipe import Recipe
-from sparkops.docker.commands import model_dir
-from sparkops.errors import NodeError, SparkopsError, UsageError, joined
-from sparkops.hub.pull import pull_model
-from sparkops.nodes.connected import connect
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import OnEvent
-from sparkops.weights import models
-from sparkops.weights.checkpoint import Checkpoint, ModelDirectory, overlooked, problems
-from sparkops.weights.models import CopiedWeights
-from sparkops.weights.plan import in_words
-from sparkops.weights.prepare import Preparation, plan_steps, take_steps
-from sparkops.weights.steps import read_by_engine, remedy
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import data, data_json, say
+from sparkops.operator.fleet.connected import connect
 
 Result = TypeVar("Result")
 REPLACE = Annotated[bool, typer.Option("--replace", help="Replace another model in the same directory")]

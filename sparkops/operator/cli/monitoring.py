@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import load_fleet
-from sparkops.cli.terminal import say, write
-from sparkops.gateway.files import load_monitoring_key
-from sparkops.monitoring import PROMETHEUS, files
+from sparkops.operator.build.gateway.files import load_monitoring_key
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.terminal import say, write
+from sparkops.operator.status.monitoring import PROMETHEUS, files
 
 
 def monitoring(

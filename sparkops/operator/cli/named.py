@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparkops.cli.options import Settings
-from sparkops.cli.terminal import say
 from sparkops.config import inventory, recipe_file, shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import known_recipes
-from sparkops.deploy import leads
 from sparkops.errors import ConfigError, UsageError
-from sparkops.nodes.connected import Connected
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.terminal import say
+from sparkops.operator.deploy import leads
+from sparkops.operator.fleet.connected import Connected
 
 MOST_HINTS = 3
 """Limit of the names that an unknown one may mean."""

@@ -6,17 +6,17 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.intents import conclude, leading_guard
-from sparkops.cli.named import load_fleet
-from sparkops.cli.options import ALLOW_DOWNTIME, DRY_RUN, JSON, WAIT, make_family
-from sparkops.cli.terminal import data, data_json, say
-from sparkops.deploy import drain
-from sparkops.deploy.drain import DrainOptions, Follow, NodePlan
-from sparkops.deploy.operation import Operation
-from sparkops.guard_client import leases
-from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.following import Following
-from sparkops.guard_client.leader import Leader
+from sparkops.node.cordon import Cordon
+from sparkops.operator.cli.intents import conclude, leading_guard
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.options import ALLOW_DOWNTIME, DRY_RUN, JSON, WAIT, make_family
+from sparkops.operator.cli.terminal import data, data_json, say
+from sparkops.operator.deploy import drain
+from sparkops.operator.deploy.drain import DrainOptions, Follow, NodePlan
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.fleet.guards import leases
+from sparkops.operator.fleet.guards.following import Following
+from sparkops.operator.fleet.guards.leader import Leader
 
 family = make_family("node", "Take a node out of service, and back")
 NODE = Annotated[str, typer.Argument(metavar="NODE", help="Node of the inventory")]

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import load_fleet, load_recipe
-from sparkops.cli.options import NODES, SERVICE, whole
-from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.errors import UsageError, joined
-from sparkops.nodes.connected import Connected, connect
-from sparkops.nodes.member import Member
-from sparkops.smoke import coverage, probing
-from sparkops.smoke.probing import Target
-from sparkops.smoke.results import SmokeReport
+from sparkops.node.member import Member
+from sparkops.operator.cli.named import load_fleet, load_recipe
+from sparkops.operator.cli.options import NODES, SERVICE, whole
+from sparkops.operator.cli.terminal import data, data_json, say
+from sparkops.operator.fleet.connected import Connected, connect
+from sparkops.serving.smoke import coverage, probing
+from sparkops.serving.smoke.probing import Target
+from sparkops.serving.smoke.results import SmokeReport
 
 
 def probe(

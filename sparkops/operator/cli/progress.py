@@ -12,8 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from sparkops.cli.terminal import say, visible
-from sparkops.nodes.progress import Event, OnEvent
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.cli.terminal import say, visible
 
 
 @contextmanager

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import load_fleet
-from sparkops.cli.options import DRY_RUN, JSON, NODES, WAIT, WITHOUT, YES
-from sparkops.cli.progress import progress
-from sparkops.cli.terminal import confirm, data, data_json, say
 from sparkops.command import Command
-from sparkops.nodes.connected import connect
-from sparkops.nodes.host import GIB
-from sparkops.prune.run import Pruning, prepare, remove
-from sparkops.prune.uninstall import Extent, Uninstall
-from sparkops.prune.uninstalling import Target, prepare_uninstall, run
+from sparkops.node.host import GIB
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.options import DRY_RUN, JSON, NODES, WAIT, WITHOUT, YES
+from sparkops.operator.cli.progress import progress
+from sparkops.operator.cli.terminal import confirm, data, data_json, say
+from sparkops.operator.deploy.prune.run import Pruning, prepare, remove
+from sparkops.operator.deploy.prune.uninstall import Extent, Uninstall
+from sparkops.operator.deploy.prune.uninstalling import Target, prepare_uninstall, run
+from sparkops.operator.fleet.connected import connect
 
 
 def prune(

@@ -12,9 +12,6 @@ import typer
 import yaml
 from pydantic import BaseModel
 
-from sparkops.cli.named import find_recipe, load_fleet
-from sparkops.cli.options import JSON, RECIPE, Settings
-from sparkops.cli.terminal import data, data_json, fitted, say, table, write
 from sparkops.config import assets, files
 from sparkops.config.families import Family, Variant, families
 from sparkops.config.inventory import Inventory
@@ -22,17 +19,20 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load
 from sparkops.config.reference import DocumentedSchema, as_model, reference
 from sparkops.config.shipped import known_recipes
-from sparkops.deploy import observe
-from sparkops.deploy.preconditions import Observed
-from sparkops.deploy.suitable import Place, Suitable, suitable
 from sparkops.errors import SparkopsError, UsageError, joined
-from sparkops.gateway.image import gateway_dockerfile
-from sparkops.guard_client.image import guard_dockerfile
-from sparkops.hub.pull import HUB, hub_dockerfile
 from sparkops.names import GATEWAY, GUARD
-from sparkops.nodes.connected import connect
-from sparkops.render import context
-from sparkops.status.picture import Status
+from sparkops.operator.build.gateway.image import gateway_dockerfile
+from sparkops.operator.build.guard.image import guard_dockerfile
+from sparkops.operator.build.hub.pull import HUB, hub_dockerfile
+from sparkops.operator.build.render import context
+from sparkops.operator.cli.named import find_recipe, load_fleet
+from sparkops.operator.cli.options import JSON, RECIPE, Settings
+from sparkops.operator.cli.terminal import data, data_json, fitted, say, table, write
+from sparkops.operator.deploy import observe
+from sparkops.operator.deploy.preconditions import Observed
+from sparkops.operator.deploy.suitable import Place, Suitable, suitable
+from sparkops.operator.fleet.connected import connect
+from sparkops.operator.status.picture import Status
 
 COLUMNS = frozenset({"memory.claim_gib", "serve.tensor_parallel"})
 """Keys of a recipe that its row shows."""

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.options import JSON, Settings
 from sparkops.config import addresses
 from sparkops.errors import UsageError
-from sparkops.status.clients import CLIENTS
-from sparkops.status.read import Reader
+from sparkops.operator.cli.options import JSON, Settings
+from sparkops.operator.status.clients import CLIENTS
+from sparkops.operator.status.read import Reader
 
 
 def status(
@@ -45,7 +45,7 @@ def status(
         _show_client(settings, client, json=json, other=watch or gpu)
         return
     with closing(_reader(settings, gpus=gpu or watch)) as reader, ThreadPoolExecutor(1) as importing:
-        module = importing.submit(import_module, f"sparkops.cli.{'watch' if watch else 'status_output'}")
+        module = importing.submit(import_module, f"sparkops.operator.cli.{'watch' if watch else 'status_output'}")
         outcomes = reader.read()
         module.result().show(settings, reader, outcomes, json=json)
 
@@ -56,13 +56,15 @@ def _show_client(settings: Settings, client: str, *, json: bool, other: bool) ->
         raise UsageError(f"--client: unknown client {client}, expected one of: {', '.join(CLIENTS)}")
     if other:
         raise UsageError("--client: does not go with --watch and --gpu", next_step=f"sparkops status --client {client}")
-    module = import_module("sparkops.cli.clients")  # imports what reads an engine, which `status` does not need
-    fleet = import_module("sparkops.cli.named").load_fleet(settings)
+    module = import_module(
+        "sparkops.operator.cli.clients"
+    )  # imports what reads an engine, which `status` does not need
+    fleet = import_module("sparkops.operator.cli.named").load_fleet(settings)
     with closing(Reader(fleet, fleet.nodes, fleet.gateway)) as reader:
         module.show_client(fleet, reader, reader.read(), client, json=json)
 
 
 def _reader(settings: Settings, *, gpus: bool) -> Reader:
     """Return the reader of the inventory's nodes. The file is checked before anything is shown."""
-    fleet = addresses.read(settings.inventory) or import_module("sparkops.cli.named").load_fleet(settings)
+    fleet = addresses.read(settings.inventory) or import_module("sparkops.operator.cli.named").load_fleet(settings)
     return Reader(fleet, fleet.nodes, fleet.gateway, gpus)

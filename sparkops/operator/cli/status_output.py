@@ -8,16 +8,16 @@ from importlib import import_module
 
 import typer
 
-from sparkops.cli.options import Settings
-from sparkops.cli.terminal import data_json, say, visible
 from sparkops.config import addresses
 from sparkops.errors import NeedsOperator, SparkopsError
-from sparkops.nodes.node import GatewayPlace
-from sparkops.status.join import GUARD_DOWN, GUARD_SILENT, NEEDS_PERSON, join
-from sparkops.status.observation import reported
-from sparkops.status.picture import Status
-from sparkops.status.read import Reader
-from sparkops.status.view import STRONG, Line, lines
+from sparkops.node.node import GatewayPlace
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.terminal import data_json, say, visible
+from sparkops.operator.status.join import GUARD_DOWN, GUARD_SILENT, NEEDS_PERSON, join
+from sparkops.operator.status.observation import reported
+from sparkops.operator.status.picture import Status
+from sparkops.operator.status.read import Reader
+from sparkops.operator.status.view import STRONG, Line, lines
 
 Outcomes = Mapping[str, str | SparkopsError]
 """By node: the program's output, or the error that prevented it."""
@@ -49,7 +49,7 @@ def places(settings: Settings) -> tuple[list[str], GatewayPlace | None]:
     known = addresses.read(settings.inventory)
     if known and addresses.is_checked(known.text):
         return list(known.nodes), known.gateway
-    fleet = import_module("sparkops.cli.named").load_fleet(settings)  # imports pydantic
+    fleet = import_module("sparkops.operator.cli.named").load_fleet(settings)  # imports pydantic
     if known:
         addresses.note_checked(known.text)
     return list(fleet.nodes), fleet.gateway

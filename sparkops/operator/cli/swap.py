@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.intents import Options, leader_of, leading_guard, plan_options, send, send_stop
-from sparkops.cli.named import load_fleet
-from sparkops.cli.options import ALLOW_DOWNTIME, DETACH, JSON, SERVICE, WAIT, WITHOUT
-from sparkops.cli.terminal import data, data_json, say
 from sparkops.config.inventory import Fleet
-from sparkops.deploy import sending
 from sparkops.errors import UsageError
-from sparkops.guard_client.replies import lines, notable, notable_line
+from sparkops.operator.cli.intents import Options, leader_of, leading_guard, plan_options, send, send_stop
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.options import ALLOW_DOWNTIME, DETACH, JSON, SERVICE, WAIT, WITHOUT
+from sparkops.operator.cli.terminal import data, data_json, say
+from sparkops.operator.deploy import sending
+from sparkops.operator.fleet.guards.replies import lines, notable, notable_line
 
 
 def promote(

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from sparkops.errors import UsageError
-from sparkops.nodes.node import COMMANDS
+from sparkops.node.node import COMMANDS
 from sparkops.redact import redacted
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from sparkops.cli.named import load_fleet
-from sparkops.cli.options import YES
-from sparkops.cli.terminal import confirm, say
 from sparkops.errors import SparkopsError, UsageError, joined
-from sparkops.nodes.connect import Connector
-from sparkops.nodes.host_keys import fingerprint_of
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.options import YES
+from sparkops.operator.cli.terminal import confirm, say
+from sparkops.operator.fleet.connect import Connector
+from sparkops.operator.fleet.host_keys import fingerprint_of
 
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 

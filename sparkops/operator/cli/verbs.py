@@ -52,7 +52,7 @@ class Verb:
 
     def load(self, name: str) -> TyperCommand | TyperGroup:
         """Import the module and return the verb as a command."""
-        family = getattr(import_module(f"sparkops.cli.{self.module}"), self.attribute)
+        family = getattr(import_module(f"sparkops.operator.cli.{self.module}"), self.attribute)
         if not isinstance(family, typer.Typer):
             verb, family = family, typer.Typer(add_completion=False, rich_markup_mode=None)
             family.command(name)(verb)

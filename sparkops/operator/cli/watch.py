@@ -9,13 +9,13 @@ from rich.live import Live
 from rich.style import Style
 from rich.text import Text
 
-from sparkops.cli.options import Settings
-from sparkops.cli.status_output import Outcomes, joined_status, places
-from sparkops.cli.terminal import visible
 from sparkops.errors import Interrupted
-from sparkops.status.picture import Status
-from sparkops.status.read import Reader
-from sparkops.status.view import FAINT, STRONG, Line, lines
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.status_output import Outcomes, joined_status, places
+from sparkops.operator.cli.terminal import visible
+from sparkops.operator.status.picture import Status
+from sparkops.operator.status.read import Reader
+from sparkops.operator.status.view import FAINT, STRONG, Line, lines
 
 PAUSE_S = 2.0
 """Seconds between two readings."""

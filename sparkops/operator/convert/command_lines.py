@@ -9,7 +9,7 @@ from posixpath import basename
 from typing import Any
 
 from sparkops.command import unquote
-from sparkops.convert.flag_types import Words
+from sparkops.operator.convert.flag_types import Words
 
 SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 SLOT_OR_BRACE = re.compile(r"\{\{|\}\}|" + SLOT.pattern)

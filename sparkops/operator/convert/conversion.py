@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from sparkops.config.fields import Location, as_name
 from sparkops.config.source import Source
-from sparkops.convert.command_lines import OPTIMIZATION, SHORT
-from sparkops.convert.mods import Mod
-from sparkops.convert.releases import RELEASES, ModelType, Release
 from sparkops.engines import ENGINES, EngineName
 from sparkops.engines.engine import EngineKind
+from sparkops.operator.convert.command_lines import OPTIMIZATION, SHORT
+from sparkops.operator.convert.mods import Mod
+from sparkops.operator.convert.releases import RELEASES, ModelType, Release
 
 Kind = Literal["note", "loss", "refusal"]
 """note: sparkops has its own way to do the same. loss: stated in the new recipe, as it may matter. refusal: the engine

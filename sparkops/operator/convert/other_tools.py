@@ -20,10 +20,12 @@ from sparkops.config import opt_in, source
 from sparkops.config.fields import ModelName, as_name
 from sparkops.config.image import Image
 from sparkops.config.source import Source
-from sparkops.convert import command_lines, mods, releases, server_flags, sglang_flags, variants, vllm_project
-from sparkops.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission, directory
-from sparkops.convert.flag_types import BOOLEANS, LISTS
-from sparkops.convert.recipe_keys import (
+from sparkops.engines import EngineName
+from sparkops.errors import ConfigError
+from sparkops.operator.convert import command_lines, mods, releases, server_flags, sglang_flags, variants, vllm_project
+from sparkops.operator.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission, directory
+from sparkops.operator.convert.flag_types import BOOLEANS, LISTS
+from sparkops.operator.convert.recipe_keys import (
     NODE_KEYS,
     READ_KEYS,
     SHELL,
@@ -33,9 +35,7 @@ from sparkops.convert.recipe_keys import (
     omit_keys,
     pulled,
 )
-from sparkops.convert.server_flags import REPOSITORY, SHOWN_GIB, convert_variables
-from sparkops.engines import EngineName
-from sparkops.errors import ConfigError
+from sparkops.operator.convert.server_flags import REPOSITORY, SHOWN_GIB, convert_variables
 
 HOST_GIB = 5.6
 """Memory in GiB of the host side, as in the shipped recipes."""

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sparkops.config.fields import ImageRef
-from sparkops.convert.conversion import Conversion, Kind
-from sparkops.convert.mods import TEMPLATE
-from sparkops.convert.releases import loads, numbers
+from sparkops.operator.convert.conversion import Conversion, Kind
+from sparkops.operator.convert.mods import TEMPLATE
+from sparkops.operator.convert.releases import loads, numbers
 
 NODE_KEYS = ("mode", "solo_only", "cluster_only", "min_nodes", "max_nodes")
 MOST_NODES, PLANNED_NODES = 64, 2

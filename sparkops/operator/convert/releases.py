@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sparkops.convert import vllm_023, vllm_032
+from sparkops.operator.convert import vllm_023, vllm_032
 
 BASE = "nvidia/cuda:13.0.2-devel-ubuntu24.04"
 

@@ -12,12 +12,12 @@ from pydantic import TypeAdapter, ValidationError
 from sparkops.config import opt_in
 from sparkops.config.fields import EnvName, Flag, FlagValue, Value
 from sparkops.config.image import CHAT_TEMPLATES
-from sparkops.convert import flag_types, mods
-from sparkops.convert.conversion import Conversion, Kept, Kind
-from sparkops.convert.flag_types import Words
-from sparkops.convert.releases import RELEASES, Release
 from sparkops.engines import ENGINES
 from sparkops.engines.flags import READS
+from sparkops.operator.convert import flag_types, mods
+from sparkops.operator.convert.conversion import Conversion, Kept, Kind
+from sparkops.operator.convert.flag_types import Words
+from sparkops.operator.convert.releases import RELEASES, Release
 
 DROPPED = {
     "host": "sparkops sets the address of the engine",
@@ -54,7 +54,7 @@ SHOWN_GIB = 121.7
 """Memory of a Spark in GiB as vLLM shows it, as in the shipped recipes."""
 IN_GIB = "gpu-memory-utilization-gb"
 MODELS = "/models"
-"""Where a container sees the node's model directory, as in docker/commands.py."""
+"""Where a container sees the node's model directory, as in node/docker/commands.py."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
 ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)

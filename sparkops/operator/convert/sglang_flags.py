@@ -7,9 +7,10 @@ from typing import Any
 
 from sparkops.config import opt_in
 from sparkops.config.fields import PUBLIC, as_name
-from sparkops.convert.conversion import Conversion, Kept, Kind, directory
-from sparkops.convert.flag_types import SIZE
-from sparkops.convert.server_flags import (
+from sparkops.engines.sglang import NODES, SGLANG
+from sparkops.operator.convert.conversion import Conversion, Kept, Kind, directory
+from sparkops.operator.convert.flag_types import SIZE
+from sparkops.operator.convert.server_flags import (
     DRAFTS,
     DROPPED,
     FILE,
@@ -27,7 +28,6 @@ from sparkops.convert.server_flags import (
     with_template,
     without_value,
 )
-from sparkops.engines.sglang import NODES, SGLANG
 
 RANKS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
 NAMES: Mapping[str, str] = {

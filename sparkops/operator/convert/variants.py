@@ -8,8 +8,8 @@ from typing import Any
 
 from sparkops.config.fields import Location
 from sparkops.config.source import Source
-from sparkops.convert.recipe_keys import OMITTED, READ_KEYS
 from sparkops.errors import ConfigError
+from sparkops.operator.convert.recipe_keys import OMITTED, READ_KEYS
 
 AS_WRITTEN, SOLO, CLUSTER = "default", "solo", "cluster"
 TOP = READ_KEYS | {"env", "mods", *OMITTED}

@@ -9,7 +9,7 @@ from __future__ import annotations
 # ruff: noqa: SIM905 - lists of words read better as text
 from collections.abc import Mapping
 
-from sparkops.convert import vllm_023
+from sparkops.operator.convert import vllm_023
 
 RELEASE = "0.32.0"
 ADDED = frozenset(

@@ -11,8 +11,8 @@ from typing import Any
 
 from sparkops.config.fields import Location
 from sparkops.config.source import Source
-from sparkops.convert import command_lines
-from sparkops.convert.conversion import Omission
+from sparkops.operator.convert import command_lines
+from sparkops.operator.convert.conversion import Omission
 
 HARDWARE, GENERATION, BRAND = "dgx_spark_gb10", "blackwell", "nvidia"
 NODE_GB, MOST_NODES = 128, 2

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sparkops.demo.screen import ALL
 from sparkops.errors import SparkopsError
-from sparkops.traffic.generator import Traffic
-from sparkops.traffic.report import TrafficReport
+from sparkops.operator.demo.screen import ALL
+from sparkops.operator.demo.traffic.generator import Traffic
+from sparkops.operator.demo.traffic.report import TrafficReport
 
 MORE = 10
 """Further answers that a part waits for, so that it does not end before the clients notice its failure."""

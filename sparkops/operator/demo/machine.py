@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sparkops.command import Command
-from sparkops.demo.record import DemoRecord
-from sparkops.demo.scene import NODE, SERVICE, Ports
 from sparkops.errors import NotReady, PlanRefused, SparkopsError
-from sparkops.guard_client.commands import NODE_LABEL
+from sparkops.node.agents.commands import NODE_LABEL
+from sparkops.operator.demo.record import DemoRecord
+from sparkops.operator.demo.scene import NODE, SERVICE, Ports
 
 REMOVE = "sparkops demo --remove"
 CLIENT = Command(("docker", "--version"), timeout_s=60.0)

@@ -12,12 +12,12 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.command import Command
-from sparkops.demo.scene import RECIPE
-from sparkops.docker.commands import docker
+from sparkops.config.release import TRUSTED, recipe_of
 from sparkops.errors import SparkopsError
 from sparkops.names import GATEWAY, GUARD, LABEL
-from sparkops.prune.stored import CACHE, OWN_TAGS
-from sparkops.release import TRUSTED, recipe_of
+from sparkops.node.docker.commands import docker
+from sparkops.operator.demo.scene import RECIPE
+from sparkops.operator.deploy.prune.stored import CACHE, OWN_TAGS
 
 VOLUME = "sparkops-demo"
 RECORD_LABEL = f"{LABEL}demo"

@@ -11,8 +11,8 @@ import yaml
 
 from sparkops.command import Command
 from sparkops.config.inventory import Build
-from sparkops.docker.commands import docker
-from sparkops.guard_client.commands import PEER_PORT
+from sparkops.node.agents.commands import PEER_PORT
+from sparkops.node.docker.commands import docker
 
 NODE = SERVICE = RECIPE = "demo"
 """Names of this machine, of the service and of the recipe. The guard's container has the first one as a label."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sparkops.traffic.report import TrafficReport
+from sparkops.operator.demo.traffic.report import TrafficReport
 
 ALL = "in all"
 BESIDE = 40

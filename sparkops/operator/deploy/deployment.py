@@ -6,17 +6,17 @@ import uuid
 from collections.abc import Mapping
 
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.plan import Plan
-from sparkops.deploy.preconditions import Observed, own
+from sparkops.config.release import Rank, Release
 from sparkops.engines import runtime
 from sparkops.engines.launch import Seat
 from sparkops.errors import NotReady
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.engine_spec import EngineSpec
-from sparkops.memory.compilers import limit, memory_gib
-from sparkops.network.environment import PER_NODE
-from sparkops.network.topology import Fabric
-from sparkops.release import Rank, Release
+from sparkops.operator.deploy.memory.compilers import limit, memory_gib
+from sparkops.operator.deploy.plan import Plan
+from sparkops.operator.deploy.preconditions import Observed, own
+from sparkops.operator.fleet.network.environment import PER_NODE
+from sparkops.operator.fleet.network.topology import Fabric
+from sparkops.serving import engine_spec
+from sparkops.serving.engine_spec import EngineSpec
 from sparkops.swap.model import Deployment, Limits, RankSpec, Replica
 
 

@@ -9,22 +9,23 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
-from sparkops.deploy import preview, sending
-from sparkops.deploy.deployment import release_of
-from sparkops.deploy.operation import Operation
-from sparkops.deploy.plan import DeployOptions, nodes_of
-from sparkops.deploy.preconditions import Observed, current
-from sparkops.deploy.preview import Draft
-from sparkops.deploy.sending import Foreseen
+from sparkops.config.release import Release
 from sparkops.errors import Busy, PlanRefused, SparkopsError
-from sparkops.guard_client import leases, service_state
-from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.leader import Leader, connect_guard
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes.progress import Event, Repeats
-from sparkops.nodes.waiting import Waiting
-from sparkops.release import Release
+from sparkops.node.cordon import Cordon
+from sparkops.node.progress import Event, Repeats
+from sparkops.node.waiting import Waiting
+from sparkops.operator.deploy import preview, sending
+from sparkops.operator.deploy.deployment import release_of
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.deploy.plan import DeployOptions, nodes_of
+from sparkops.operator.deploy.preconditions import Observed, current
+from sparkops.operator.deploy.preview import Draft
+from sparkops.operator.deploy.sending import Foreseen
+from sparkops.operator.fleet.guards import leases
+from sparkops.operator.fleet.guards.following import Accepted
+from sparkops.operator.fleet.guards.leader import Leader, connect_guard
+from sparkops.serving import service_state
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.model import Deployment
 
 POLL_S = 2.0

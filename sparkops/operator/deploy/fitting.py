@@ -7,23 +7,24 @@ from dataclasses import replace
 
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import lock_file
-from sparkops.deploy.observe import containers
-from sparkops.docker.commands import model_dir
-from sparkops.docker.places import CONTAINER
 from sparkops.engines.calculators import CALCULATORS
 from sparkops.errors import NotReady, PlanRefused, SparkopsError
-from sparkops.guard_client.leader import connect_guard
-from sparkops.memory import description, fit
-from sparkops.memory.description import Description
-from sparkops.memory.fit import Fit, Measured
-from sparkops.memory.pools import room
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.startup import estimate
-from sparkops.startup.estimate import Started
-from sparkops.weights.models import describe
-from sparkops.weights.steps import remedy
+from sparkops.node import host
+from sparkops.node.docker.commands import model_dir
+from sparkops.node.docker.places import CONTAINER
+from sparkops.node.member import Member
+from sparkops.operator.build.weights import description
+from sparkops.operator.build.weights.description import Description
+from sparkops.operator.build.weights.models import describe
+from sparkops.operator.build.weights.steps import remedy
+from sparkops.operator.deploy.memory import fit
+from sparkops.operator.deploy.memory.fit import Fit, Measured
+from sparkops.operator.deploy.observe import containers
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards.leader import connect_guard
+from sparkops.serving.memory.pools import room
+from sparkops.serving.startup import estimate
+from sparkops.serving.startup.estimate import Started
 
 
 def fits(connected: Connected, recipe: Recipe) -> dict[str, Fit | SparkopsError]:

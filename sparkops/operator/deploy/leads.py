@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from sparkops.deploy import observe
-from sparkops.docker.places import GATEWAY
 from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
-from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.leader import GuardConnection, Leader, connect_guard
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
+from sparkops.node.agents.commands import CONTAINER
+from sparkops.node.docker.places import GATEWAY
+from sparkops.node.member import Member
+from sparkops.operator.deploy import observe
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards.leader import GuardConnection, Leader, connect_guard
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 
 

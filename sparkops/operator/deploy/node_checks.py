@@ -6,21 +6,21 @@ from dataclasses import replace
 
 from sparkops.command import Command
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.plan import Plan
-from sparkops.deploy.preconditions import own
 from sparkops.errors import CommandFailed, ConnectionLost, NotReady
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.engine_spec import EngineSpec
-from sparkops.memory import pages
-from sparkops.memory.pools import counts_page_cache, pools
-from sparkops.network import preflight
-from sparkops.network.checks import Ranks
-from sparkops.network.finding import require
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.host import HostFacts
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
+from sparkops.node import host
+from sparkops.node.host import HostFacts
+from sparkops.node.member import Member
+from sparkops.node.network.finding import require
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.deploy.plan import Plan
+from sparkops.operator.deploy.preconditions import own
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.network import preflight
+from sparkops.operator.fleet.network.checks import Ranks
+from sparkops.serving import engine_spec
+from sparkops.serving.engine_spec import EngineSpec
+from sparkops.serving.memory import pages
+from sparkops.serving.memory.pools import counts_page_cache, pools
 from sparkops.swap.model import Deployment
 
 DROP_ALL = "sudo sh -c 'sync; echo 3 >/proc/sys/vm/drop_caches' on {node} drops the page cache of all files."

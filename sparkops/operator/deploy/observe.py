@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparkops.deploy.preconditions import Observed
-from sparkops.docker.facts import Container, parse_container
+from sparkops.config.release import Release, installed
 from sparkops.engines import ENGINES
 from sparkops.errors import NodeError, SparkopsError
-from sparkops.guard_client import leases
-from sparkops.network import preflight
-from sparkops.network.facts import fabric_query
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.release import Release, installed
-from sparkops.weights import models
+from sparkops.node import host
+from sparkops.node.docker.facts import Container, parse_container
+from sparkops.node.member import Member
+from sparkops.operator.build.weights import models
+from sparkops.operator.deploy.preconditions import Observed
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards import leases
+from sparkops.operator.fleet.network import preflight
+from sparkops.operator.fleet.network.facts import fabric_query
 
 
 def before_deploy(connected: Connected, release: Release) -> dict[str, Observed]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.progress import OnEvent
-from sparkops.nodes.waiting import until_free
+from sparkops.node.progress import OnEvent
+from sparkops.node.waiting import until_free
+from sparkops.operator.fleet.connected import Connected
 
 R = TypeVar("R")
 

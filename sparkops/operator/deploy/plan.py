@@ -9,16 +9,16 @@ from itertools import combinations
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.preconditions import Current, Observed, differing, obstacles, own
+from sparkops.config.release import Rank, Release
 from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
-from sparkops.memory.bound import HOST_GIB
-from sparkops.memory.pools import Pool, pools
 from sparkops.names import Slot
-from sparkops.network import topology
-from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding, require
-from sparkops.network.topology import Fabric
-from sparkops.release import Rank, Release
+from sparkops.node.network.finding import Finding, require
+from sparkops.operator.deploy.preconditions import Current, Observed, differing, obstacles, own
+from sparkops.operator.fleet.network import topology
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.topology import Fabric
+from sparkops.serving.memory.bound import HOST_GIB
+from sparkops.serving.memory.pools import Pool, pools
 from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
 
 

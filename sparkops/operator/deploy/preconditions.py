@@ -6,23 +6,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sparkops.config.node import NodeConfig
-from sparkops.docker import commands
-from sparkops.docker.facts import Container
+from sparkops.config.release import Rank, Release
 from sparkops.engines import ENGINES
 from sparkops.errors import Busy, NodeError, NotReady, PlanRefused, SparkopsError
-from sparkops.guard_client.service_state import ServiceState, ways_out
-from sparkops.memory.pools import too_large
 from sparkops.names import Slot
-from sparkops.network.facts import NodeFabric
-from sparkops.nodes.host import HostFacts
-from sparkops.release import Rank, Release
-from sparkops.startup.estimate import Forecast
+from sparkops.node.docker import commands
+from sparkops.node.docker.facts import Container
+from sparkops.node.host import HostFacts
+from sparkops.operator.build.weights.checkpoint import Checkpoint
+from sparkops.operator.build.weights.plan import in_words, refused, unreadable
+from sparkops.operator.build.weights.steps import read_by_engine, remedy
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.serving.memory.pools import too_large
+from sparkops.serving.service_state import ServiceState, ways_out
+from sparkops.serving.startup.estimate import Forecast
 from sparkops.swap.intents import kept
 from sparkops.swap.model import Deployment, RankSpec
 from sparkops.swap.trouble import UNCONFIRMED
-from sparkops.weights.checkpoint import Checkpoint
-from sparkops.weights.plan import in_words, refused, unreadable
-from sparkops.weights.steps import read_by_engine, remedy
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from itertools import groupby
 from math import inf
 
 from sparkops.command import Command
-from sparkops.deploy.plan import Plan
-from sparkops.docker.commands import start
 from sparkops.errors import Busy, PlanRefused
-from sparkops.guard_client import engine_spec
-from sparkops.guard_client.front import gateway_command
-from sparkops.guard_client.service_state import ServiceState, free_step
+from sparkops.gateway.front import gateway_command
+from sparkops.node.docker.commands import start
+from sparkops.operator.deploy.plan import Plan
+from sparkops.serving import engine_spec
+from sparkops.serving.service_state import ServiceState, free_step
 from sparkops.swap import effects, trouble
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
 from sparkops.swap.follower import Local, Record

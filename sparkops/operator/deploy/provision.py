@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sparkops.agents import agents
-from sparkops.agents.agents import AgentSpecs
 from sparkops.config.recipe import Recipe
-from sparkops.deploy import leads
-from sparkops.deploy.operation import Operation
-from sparkops.deploy.preview import Draft
 from sparkops.engines import ENGINES
-from sparkops.guard_client.leader import Leader
-from sparkops.hub.pull import Hub, pull_model
-from sparkops.images import distribute
-from sparkops.images.build import BuildOrder, build_on_all
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.parallel import all_or_raise, on_each
-from sparkops.nodes.progress import OnEvent
-from sparkops.weights import models
-from sparkops.weights.prepare import plan_steps, take_steps
-from sparkops.weights.steps import read_by_engine
+from sparkops.node.member import Member
+from sparkops.node.progress import OnEvent
+from sparkops.operator.build.hub.pull import Hub, pull_model
+from sparkops.operator.build.images import distribute
+from sparkops.operator.build.images.build import BuildOrder, build_on_all
+from sparkops.operator.build.weights import models
+from sparkops.operator.build.weights.prepare import plan_steps, take_steps
+from sparkops.operator.build.weights.steps import read_by_engine
+from sparkops.operator.deploy import leads
+from sparkops.operator.deploy.agents import agents
+from sparkops.operator.deploy.agents.agents import AgentSpecs
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.deploy.preview import Draft
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards.leader import Leader
+from sparkops.operator.fleet.parallel import all_or_raise, on_each
 
 
 @dataclass(frozen=True)

@@ -12,25 +12,25 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from sparkops.deploy import leads, node_checks, observe, preview
-from sparkops.deploy.deployment import deployment, new_id, release_of, token_ranks
-from sparkops.deploy.operation import Operation
-from sparkops.deploy.plan import DeployOptions, Plan, nodes_of, plan
-from sparkops.deploy.preconditions import Observed, current
-from sparkops.deploy.preview import Draft
+from sparkops.config.release import Release
 from sparkops.errors import Busy, NeedsOperator, SparkopsError, UsageError
-from sparkops.guard_client import engine_spec, service_state
-from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.ending import swap_line
-from sparkops.guard_client.following import Accepted
-from sparkops.guard_client.leader import Leader, connect_guard
-from sparkops.guard_client.replies import Record, merge
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes import host
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.release import Release
-from sparkops.startup import estimate
+from sparkops.node import host
+from sparkops.node.agents.commands import CONTAINER
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.deploy import leads, node_checks, observe, preview
+from sparkops.operator.deploy.deployment import deployment, new_id, release_of, token_ranks
+from sparkops.operator.deploy.operation import Operation
+from sparkops.operator.deploy.plan import DeployOptions, Plan, nodes_of, plan
+from sparkops.operator.deploy.preconditions import Observed, current
+from sparkops.operator.deploy.preview import Draft
+from sparkops.operator.fleet.guards.ending import swap_line
+from sparkops.operator.fleet.guards.following import Accepted
+from sparkops.operator.fleet.guards.leader import Leader, connect_guard
+from sparkops.operator.fleet.guards.replies import Record, merge
+from sparkops.serving import engine_spec, service_state
+from sparkops.serving.service_state import ServiceState
+from sparkops.serving.startup import estimate
 from sparkops.swap import trouble
 from sparkops.swap.intents import Cancel, Deploy, Forget, Hold, Intent, Promote, Stop
 from sparkops.swap.journal import Journal

@@ -8,11 +8,11 @@ from itertools import combinations
 
 from sparkops.config.fabric import FabricRules
 from sparkops.config.recipe import Recipe
-from sparkops.deploy.plan import DeployOptions, Plan, too_many_nodes
-from sparkops.deploy.preconditions import Current, Observed, unsuitable
+from sparkops.config.release import Rank, Release, recipe_named
 from sparkops.errors import NodesFailed, PlanRefused, SparkopsError
 from sparkops.names import Slot
-from sparkops.release import Rank, Release, recipe_named
+from sparkops.operator.deploy.plan import DeployOptions, Plan, too_many_nodes
+from sparkops.operator.deploy.preconditions import Current, Observed, unsuitable
 from sparkops.swap.model import Mode
 
 Place = tuple[str, ...]

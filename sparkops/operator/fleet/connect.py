@@ -16,11 +16,11 @@ from paramiko.pkey import UnknownKeyType
 from sparkops.command import quote
 from sparkops.config import files
 from sparkops.errors import NotReachable, UsageError
-from sparkops.nodes.host_keys import Pins
-from sparkops.nodes.local import LocalNode
-from sparkops.nodes.node import Node, Route, Routes
-from sparkops.nodes.ssh import SocketTransport, SshNode
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.local import LocalNode
+from sparkops.node.node import Node, Route, Routes
+from sparkops.node.waiting import Waiting
+from sparkops.operator.fleet.host_keys import Pins
+from sparkops.operator.fleet.ssh import SocketTransport, SshNode
 
 # paramiko logs a refused port as an error; here the port of a loading engine refuses connections.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)

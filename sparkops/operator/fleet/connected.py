@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from sparkops.config.inventory import Fleet
 from sparkops.errors import SparkopsError
-from sparkops.nodes.connect import Connector
-from sparkops.nodes.docker_api import Engine
-from sparkops.nodes.member import Member
-from sparkops.nodes.parallel import all_or_raise, on_each
+from sparkops.node.docker_api import Engine
+from sparkops.node.member import Member
+from sparkops.operator.fleet.connect import Connector
+from sparkops.operator.fleet.parallel import all_or_raise, on_each
 
 R = TypeVar("R")
 

@@ -13,9 +13,9 @@ import paramiko
 
 from sparkops.command import Command, Completed, quote
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError
-from sparkops.nodes.node import OnLine, Stream, trace
-from sparkops.nodes.streams import Feed, Output, TooLong, feed
-from sparkops.nodes.waiting import retry_start
+from sparkops.node.node import OnLine, Stream, trace
+from sparkops.node.streams import Feed, Output, TooLong, feed
+from sparkops.node.waiting import retry_start
 
 TICK_S = 0.2
 CHUNK = 64 * 1024
@@ -52,7 +52,7 @@ class SocketTransport(paramiko.Transport):
 
 @dataclass(frozen=True)
 class SshNode:
-    """A connected node. See nodes/connect.py for how it is connected."""
+    """A connected node. See operator/fleet/connect.py for how it is connected."""
 
     name: str
     client: paramiko.SSHClient
@@ -132,7 +132,7 @@ class SshNode:
             if transport is None:
                 raise ConnectionError("the connection is closed")
             if isinstance(port, str):
-                return cast("SocketTransport", transport).open_socket(port)  # as nodes/connect.py has opened it
+                return cast("SocketTransport", transport).open_socket(port)  # as connect.py has opened it
             return transport.open_channel("direct-tcpip", ("127.0.0.1", port), ("127.0.0.1", 0), timeout=OPEN_TIMEOUT_S)
         except paramiko.SSHException as error:
             raise ConnectionRefusedError(f"{self.name}: port {port}: {error}") from error

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sparkops.docker.facts import Container
-from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import HoldFacts
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes.node import GatewayPlace
-from sparkops.startup import durations
-from sparkops.status import picture
-from sparkops.status.observation import NodeReport, RankReport, ServiceReport, missing, replicas, services
-from sparkops.status.picture import Drift, Health, Memory, NodeRow
+from sparkops.node.docker.facts import Container
+from sparkops.node.docker.places import CONTAINER, GATEWAY
+from sparkops.node.node import GatewayPlace
+from sparkops.operator.status import picture
+from sparkops.operator.status.observation import NodeReport, RankReport, ServiceReport, missing, replicas, services
+from sparkops.operator.status.picture import Drift, Health, Memory, NodeRow
+from sparkops.serving.service_state import ServiceState
+from sparkops.serving.startup import durations
 from sparkops.swap import trouble
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Phase

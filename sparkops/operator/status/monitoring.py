@@ -1,6 +1,6 @@
 """Files for Prometheus and Grafana: those of templates/monitoring/, with the addresses of the inventory.
 
-The rules are over what guards (guard/exposition.py) and HAProxy serve.
+The rules are over what guards (guard/report/exposition.py) and HAProxy serve.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.node import LOOPBACK
-from sparkops.render.sandbox import fill
+from sparkops.operator.build.render.sandbox import fill
 
 PROMETHEUS, ALERTS, DASHBOARD = "prometheus.yml", "sparkops-alerts.yml", "sparkops-dashboard.json"
 TEMPLATE = f"monitoring/{PROMETHEUS}.j2"

@@ -1,4 +1,4 @@
-"""A node as status observes it: from the output of status/node_survey.py to services on all nodes. Pure."""
+"""A node as status observes it: from the output of node/survey/node_survey.py to services on all nodes. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from importlib import import_module
 from typing import Any
 
 from sparkops import foreign
-from sparkops.docker.facts import Container, parse_container, parse_listed
-from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.engines import load
 from sparkops.engines.load import UNKNOWN, Load, Rates
 from sparkops.errors import ConnectionLost, NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway
-from sparkops.guard_client import replies, service_state
-from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.replies import refusal, unfit
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes import host
-from sparkops.nodes.host import Gpu, HostFacts
-from sparkops.status.commands import EVENTS
-from sparkops.status.picture import Health
+from sparkops.node import host
+from sparkops.node.cordon import Cordon
+from sparkops.node.docker.facts import Container, parse_container, parse_listed
+from sparkops.node.docker.places import CONTAINER, GATEWAY
+from sparkops.node.host import Gpu, HostFacts
+from sparkops.node.survey.commands import EVENTS
+from sparkops.operator.fleet.guards import replies
+from sparkops.operator.fleet.guards.replies import refusal, unfit
+from sparkops.operator.status.picture import Health
+from sparkops.serving import service_state
+from sparkops.serving.service_state import ServiceState
+from sparkops.serving.watch.finding import EngineFinding, read_findings
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.wire import OtherFormat
-from sparkops.watch.finding import EngineFinding, read_findings
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ def _engine(container: Container, engine: Facts) -> RankReport:
     log = engine["log"]
     if log["code"]:
         raise NotReady(container.node, f"the log of {container.name} cannot be read: {_words(log)}")
-    served, stage = import_module("sparkops.status.starting").stage(log["out"])
+    served, stage = import_module("sparkops.operator.status.starting").stage(log["out"])
     return RankReport(container, Health.FAILING if served else Health.STARTING, stage)
 
 

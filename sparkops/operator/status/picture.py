@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from sparkops.nodes.host import Gpu
-from sparkops.watch.finding import EngineFinding
+from sparkops.node.host import Gpu
+from sparkops.serving.watch.finding import EngineFinding
 
 
 @dataclass(frozen=True, kw_only=True)

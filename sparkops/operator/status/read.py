@@ -1,7 +1,7 @@
 """Read every node for status: one connection each, and the report of its guard or else one command.
 
-A node without containers of sparkops is read without a program: that of status/node_survey.py loads Python on the node,
-40 ms of a core, where Docker's list and a few lines of shell take 10.
+A node without containers of sparkops is read without a program: that of node/survey/node_survey.py loads Python on the
+node, 40 ms of a core, where Docker's list and a few lines of shell take 10.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.config import programs
-from sparkops.docker.places import REPORT
 from sparkops.errors import ConnectionLost, SparkopsError
-from sparkops.nodes import host
-from sparkops.nodes.connect import Connector
-from sparkops.nodes.node import GatewayPlace, Node, Routes, Stream
-from sparkops.nodes.parallel import on_each
-from sparkops.nodes.program import python
-from sparkops.nodes.waiting import START_FAILED, retry_start
-from sparkops.status.commands import FORMAT, request
-from sparkops.status.node_survey import Facts, page, unused
+from sparkops.node import host
+from sparkops.node.docker.places import REPORT
+from sparkops.node.node import GatewayPlace, Node, Routes, Stream
+from sparkops.node.program import python
+from sparkops.node.survey.commands import FORMAT, request
+from sparkops.node.survey.node_survey import Facts, page, unused
+from sparkops.node.waiting import START_FAILED, retry_start
+from sparkops.operator.fleet.connect import Connector
+from sparkops.operator.fleet.parallel import on_each
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 REPLY_S = 5.0

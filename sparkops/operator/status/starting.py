@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sparkops.config.startup import Startup
-from sparkops.docker.facts import log_lines
 from sparkops.engines import ENGINES
-from sparkops.startup.verdict import Line, Sample, Watch, advance
+from sparkops.node.docker.facts import log_lines
+from sparkops.serving.startup.verdict import Line, Sample, Watch, advance
 
 
 def stage(log: str) -> tuple[bool, str]:

@@ -6,11 +6,11 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from sparkops.nodes.host import Gpu
-from sparkops.status import picture
-from sparkops.status.join import ENDED_WELL, GUARD_DOWN, GUARD_SILENT, URGENCY
-from sparkops.status.merging import Notice, merge
-from sparkops.status.picture import NodeRow
+from sparkops.node.host import Gpu
+from sparkops.operator.status import picture
+from sparkops.operator.status.join import ENDED_WELL, GUARD_DOWN, GUARD_SILENT, URGENCY
+from sparkops.operator.status.merging import Notice, merge
+from sparkops.operator.status.picture import NodeRow
 
 Cell = tuple[str, str]
 """Text and colour; without a colour empty."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
-from sparkops.docker.commands import MODELS, docker, model_dir
+from sparkops.node.docker.commands import MODELS, docker, model_dir
 
 # A constant, not a file of templates/, because the guard runs it too and its image contains only the package. Links out
 # of the directory are skipped. It needs only the standard library of Python 3.9, and always exits with 0.

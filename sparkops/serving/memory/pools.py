@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparkops.config.recipe import Recipe
-from sparkops.docker.facts import Container
 from sparkops.engines import ENGINES
 from sparkops.errors import PlanRefused
-from sparkops.memory.bound import HOST_GIB, OUTSIDE_GIB, refusals
-from sparkops.nodes.host import HostFacts
+from sparkops.node.docker.facts import Container
+from sparkops.node.host import HostFacts
+from sparkops.serving.memory.bound import HOST_GIB, OUTSIDE_GIB, refusals
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkops.notices.catalogue import CATALOGUE, Notice
+from sparkops.swap.catalogue import CATALOGUE, Notice
 
 SCHEMA = 1
 MOST_TEXT = 1000

@@ -1,8 +1,8 @@
 """The checks of the smoke suite for any model, and for any that chats. Pure.
 
 A check is a generator: it yields requests that belong together, receives their replies, and returns a finding. It
-reads no clock and opens no connection. smoke/claims.py has the checks of a recipe's claims, smoke/retrieval.py those of
-models that embed or rank.
+reads no clock and opens no connection. claims.py has the checks of a recipe's claims, retrieval.py those of models that
+embed or rank.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import replace
 from sparkops.config.smoke import SmokeQuestion
 from sparkops.engines.metrics import parse
 from sparkops.exchange import Reply, Request
-from sparkops.smoke import garbage, openai, prompts
-from sparkops.smoke.openai import Unusable, shown
-from sparkops.smoke.prompts import LOOK_S, METRICS, MODELS, Round
-from sparkops.smoke.results import CheckFinding
+from sparkops.serving.smoke import garbage, openai, prompts
+from sparkops.serving.smoke.openai import Unusable, shown
+from sparkops.serving.smoke.prompts import LOOK_S, METRICS, MODELS, Round
+from sparkops.serving.smoke.results import CheckFinding
 
 Steps = Generator[tuple[Request, ...], tuple[Reply, ...], CheckFinding]
 Asking = Generator[tuple[Request, ...], tuple[Reply, ...], Reply]

@@ -1,4 +1,4 @@
-"""The checks of the smoke suite for streams, tools, JSON, thoughts and speed. Pure, as smoke/checks.py."""
+"""The checks of the smoke suite for streams, tools, JSON, thoughts and speed. Pure, as serving/smoke/checks.py."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.config.smoke import StreamingCheck
-from sparkops.smoke import openai, prompts
-from sparkops.smoke.checks import Steps, one
-from sparkops.smoke.openai import ChatReply, Streamed, shown
-from sparkops.smoke.prompts import Round
-from sparkops.smoke.results import CheckFinding
+from sparkops.serving.smoke import openai, prompts
+from sparkops.serving.smoke.checks import Steps, one
+from sparkops.serving.smoke.openai import ChatReply, Streamed, shown
+from sparkops.serving.smoke.prompts import Round
+from sparkops.serving.smoke.results import CheckFinding
 
 RAW_TAGS = re.compile(r"</?tool_call>|<function=|<\|?tool|\[TOOL_CALLS\]|<\|python_tag\|>|to=functions|<invoke ")
 THINK_TAGS = re.compile(r"</?think(ing)?>|<\|channel\|>|\[/?THINK\]")

@@ -22,8 +22,8 @@ from urllib3.exceptions import HTTPError
 from sparkops.engines import endpoints, metrics
 from sparkops.errors import Interrupted, SparkopsError
 from sparkops.exchange import Reply, Request
-from sparkops.nodes.streams import run_in_thread
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.streams import run_in_thread
+from sparkops.node.waiting import Waiting
 
 TRIES = 2  # a failed connection is retried once; an answered request is never repeated
 PAUSE_S = 1.0

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sparkops.config.recipe import Recipe
 from sparkops.config.serve import Task
 from sparkops.engines import ENGINES
-from sparkops.smoke import checks, claims, retrieval
-from sparkops.smoke.checks import Steps
-from sparkops.smoke.prompts import Round, needle_tokens, window_of
+from sparkops.serving.smoke import checks, claims, retrieval
+from sparkops.serving.smoke.checks import Steps
+from sparkops.serving.smoke.prompts import Round, needle_tokens, window_of
 
 SMALL_WINDOW = 2048
 STRUCTURED_FLAGS = ("structured-outputs-config", "guided-decoding-backend")

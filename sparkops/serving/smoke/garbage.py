@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from sparkops.config.smoke import TextCheck
-from sparkops.smoke.openai import ChatReply, shown
-from sparkops.smoke.results import CheckFinding
+from sparkops.serving.smoke.openai import ChatReply, shown
+from sparkops.serving.smoke.results import CheckFinding
 
 DRAWN = re.escape("-=_*#~|\u2500\u2550")  # what tables and headings are drawn with
 WORD = re.compile(rf"[A-Za-z\u00c0-\u1fff]+|\w|[^\w\s{DRAWN}]")  # a letter of a script without spaces is a word

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparkops.config.recipe import Recipe
-from sparkops.docker.facts import Container, parse_container
+from sparkops.config.release import Release
 from sparkops.errors import ProbeFailed, StartFailed
 from sparkops.names import LABEL
-from sparkops.nodes.http import session
-from sparkops.nodes.member import Member
-from sparkops.release import Release
-from sparkops.smoke import suite
-from sparkops.smoke.results import CheckVerdict, SmokeReport
-from sparkops.smoke.suite import Server
+from sparkops.node.docker.facts import Container, parse_container
+from sparkops.node.http import session
+from sparkops.node.member import Member
+from sparkops.serving.smoke import suite
+from sparkops.serving.smoke.results import CheckVerdict, SmokeReport
+from sparkops.serving.smoke.suite import Server
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The smoke suite: findings, verdicts and the report of the checks in smoke/checks.py and smoke/claims.py. Pure.
+"""The smoke suite: findings, verdicts and the report of the checks in checks.py and claims.py. Pure.
 
 A server that answers 200 proves nothing: engines answer garbage, hang behind a good /health, or print raw tags. A
 release gets traffic only after `probe.passes` full passes in a row. A wrong answer is never retried; a failed

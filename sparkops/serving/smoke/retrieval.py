@@ -1,15 +1,15 @@
-"""The checks of the smoke suite for models that embed texts or rank documents. Pure, as smoke/checks.py."""
+"""The checks of the smoke suite for models that embed texts or rank documents. Pure, as serving/smoke/checks.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum, isfinite, sqrt
 
-from sparkops.smoke import openai, prompts
-from sparkops.smoke.checks import Steps, one
-from sparkops.smoke.openai import shown
-from sparkops.smoke.prompts import Round
-from sparkops.smoke.results import CheckFinding
+from sparkops.serving.smoke import openai, prompts
+from sparkops.serving.smoke.checks import Steps, one
+from sparkops.serving.smoke.openai import shown
+from sparkops.serving.smoke.prompts import Round
+from sparkops.serving.smoke.results import CheckFinding
 
 Vector = Sequence[float]
 

@@ -12,17 +12,17 @@ from requests import Session
 from sparkops.config.recipe import Recipe
 from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
-from sparkops.smoke.checks import Steps
-from sparkops.smoke.client import PAUSE_S, Client, StallDetector
-from sparkops.smoke.coverage import CHECKS, Check, planned
-from sparkops.smoke.openai import Unusable
-from sparkops.smoke.prompts import Round
-from sparkops.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
+from sparkops.serving.smoke.checks import Steps
+from sparkops.serving.smoke.client import PAUSE_S, Client, StallDetector
+from sparkops.serving.smoke.coverage import CHECKS, Check, planned
+from sparkops.serving.smoke.openai import Unusable
+from sparkops.serving.smoke.prompts import Round
+from sparkops.serving.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
 
 
 @dataclass(frozen=True)
 class Server:
-    """The server to probe. `open` returns a session connected to it, as sparkops.nodes.http.session does.
+    """The server to probe. `open` returns a session connected to it, as sparkops.node.http.session does.
 
     `restarts` is called at the end of each pass. `alone`: no other client sends requests. `pause_s` lies between the
     two tries of a connection. With `stall_s` a request fails once the engine has made no step for so many seconds; past

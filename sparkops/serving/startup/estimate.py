@@ -17,12 +17,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sparkops.config.recipe import Recipe
+from sparkops.config.release import SHORT
 from sparkops.engines import ENGINES
 from sparkops.engines.start_log import ReportedMemory, Stage
-from sparkops.memory.bound import bound
-from sparkops.release import SHORT
-from sparkops.startup.durations import spell
-from sparkops.startup.verdict import Watch
+from sparkops.serving.memory.bound import bound
+from sparkops.serving.startup.durations import spell
+from sparkops.serving.startup.verdict import Watch
 
 NEWEST = 9  # number of starts in an estimate; older ones may not be typical of the node any more
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sparkops.config.startup import Startup
 from sparkops.engines.start_log import ReportedMemory, Stage, StartLog, fingerprint
-from sparkops.memory import relief
+from sparkops.serving.memory import relief
 
 WINDOW_S = 30.0  # interval for CPU time and bytes read; half of the stall time if that is shorter
 CPU_MOVES = 5.0 / 30  # CPU seconds per second: compiling, tuning and graph capture are silent but busy

@@ -15,12 +15,12 @@ from enum import StrEnum
 from sparkops.config.recipe import Recipe
 from sparkops.engines.load import read, steps
 from sparkops.exchange import Reply
-from sparkops.nodes.host import Clocks
-from sparkops.smoke import garbage, openai
-from sparkops.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
-from sparkops.smoke.results import SmokeReport
+from sparkops.node.host import Clocks
+from sparkops.serving.smoke import garbage, openai
+from sparkops.serving.smoke.prompts import COMPLETIONS, EMBEDDINGS, RERANK
+from sparkops.serving.smoke.results import SmokeReport
+from sparkops.serving.watch.pace import EVERY_S, WARM_S, Pace
 from sparkops.swap.journal import HOUR_S, PAUSES_S, RESTARTS
-from sparkops.watch.pace import EVERY_S, WARM_S, Pace
 
 ASK_S = 60.0
 """Least seconds between two light questions: one of some tokens a minute costs an idle engine well below 1 %."""
@@ -59,11 +59,11 @@ class Rule(StrEnum):
     RANK_DOWN = "RANK_DOWN"
     """A rank of the active release does not run, and nothing starts it."""
     SLOW = "SLOW"
-    """The engine is much slower than the same release was on this node (watch/pace.py)."""
+    """The engine is much slower than the same release was on this node (serving/watch/pace.py)."""
     CLOCKS_LOW = "CLOCKS_LOW"
     """A GPU of the engine computes at low clocks."""
     LOW_MEMORY = "LOW_MEMORY"
-    """The node has almost no memory left, and this engine was started last (guard/memory_floor.py)."""
+    """The node has almost no memory left, and this engine was started last (guard/watch/memory_floor.py)."""
 
 
 @dataclass(frozen=True)

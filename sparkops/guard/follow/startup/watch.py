@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from requests import Session
 
-from sparkops.docker import facts
-from sparkops.docker.facts import Container, Usage
 from sparkops.engines import endpoints
 from sparkops.errors import StartFailed
-from sparkops.nodes import host
-from sparkops.nodes.host import GIB
-from sparkops.nodes.member import Member
-from sparkops.startup.verdict import Line, MemorySample, Sample
+from sparkops.node import host
+from sparkops.node.docker import facts
+from sparkops.node.docker.facts import Container, Usage
+from sparkops.node.host import GIB
+from sparkops.node.member import Member
+from sparkops.serving.startup.verdict import Line, MemorySample, Sample
 from sparkops.swap.model import Answer
 
 LOG_LINES = 2000

@@ -22,11 +22,11 @@ from sparkops.gateway.capacity import (
     connections,
     frontend_connections,
 )
-from sparkops.gateway.files import Secrets
-from sparkops.render.context import Content, Context, pack
-from sparkops.render.debian import upgraded
-from sparkops.render.dockerfile import dockerfile
-from sparkops.render.sandbox import fill
+from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.render.context import Content, Context, pack
+from sparkops.operator.build.render.debian import upgraded
+from sparkops.operator.build.render.dockerfile import dockerfile
+from sparkops.operator.build.render.sandbox import fill
 
 NAME = names.GATEWAY
 DISK_GIB = 1.0

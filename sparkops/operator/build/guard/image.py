@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from sparkops.render.context import Content, Context, directories, pack
-from sparkops.render.debian import upgraded
-from sparkops.render.dockerfile import dockerfile
+from sparkops.operator.build.render.context import Content, Context, directories, pack
+from sparkops.operator.build.render.debian import upgraded
+from sparkops.operator.build.render.dockerfile import dockerfile
 
 DISK_GIB = 1.0
 """Free space in GiB that a node needs before the image is built."""

@@ -12,21 +12,21 @@ from urllib.parse import urlsplit
 
 from sparkops.config.assets import BuildInputs
 from sparkops.config.model import Weights
-from sparkops.docker.commands import check_image, model_dir
 from sparkops.errors import NodeError, UsageError
-from sparkops.guard_client.image import DEBIAN
-from sparkops.images.build import BuildOrder, Gate, build_on
-from sparkops.images.gated import GatedImages
-from sparkops.nodes.member import Member
-from sparkops.nodes.program import parsed
-from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
-from sparkops.render.context import Content, Context, index, pack, places
-from sparkops.render.debian import upgraded
-from sparkops.render.dockerfile import dockerfile
-from sparkops.transfer import transfer
-from sparkops.weights import commands, models
-from sparkops.weights.checkpoint import Checkpoint, ModelDirectory
-from sparkops.weights.plan import fetched, refused
+from sparkops.node.docker.commands import check_image, model_dir
+from sparkops.node.member import Member
+from sparkops.node.program import parsed
+from sparkops.node.progress import ByteCount, Event, Meter, OnEvent
+from sparkops.operator.build.guard.image import DEBIAN
+from sparkops.operator.build.images.build import BuildOrder, Gate, build_on
+from sparkops.operator.build.images.gated import GatedImages
+from sparkops.operator.build.render.context import Content, Context, index, pack, places
+from sparkops.operator.build.render.debian import upgraded
+from sparkops.operator.build.render.dockerfile import dockerfile
+from sparkops.operator.build.weights import commands, models
+from sparkops.operator.build.weights.checkpoint import Checkpoint, ModelDirectory
+from sparkops.operator.build.weights.plan import fetched, refused
+from sparkops.operator.fleet.transfer import transfer
 
 IMAGE = DEBIAN
 HUB = "hub"

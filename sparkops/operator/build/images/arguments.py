@@ -13,12 +13,12 @@ from sparkops.command import Command
 from sparkops.config import overlay
 from sparkops.config.fields import Location
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands, ranks
+from sparkops.config.release import Rank, Release
 from sparkops.engines import ENGINES
 from sparkops.engines.image_facts import GateVerdict
 from sparkops.engines.launch import Seat
 from sparkops.names import LABEL, Slot
-from sparkops.release import Rank, Release
+from sparkops.node.docker import commands, ranks
 
 KEY = f"{LABEL}arguments"
 """Label of an image: the digest of the arguments that its own parser has accepted."""

@@ -12,25 +12,25 @@ from typing import BinaryIO, TypeVar
 
 from sparkops.command import Command, quote
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands
-from sparkops.docker.facts import image_content
+from sparkops.config.release import candidate_tag, content_labels, image_labels, image_tag, mod_labels
 from sparkops.engines import image_facts
 from sparkops.engines.image_facts import GateVerdict
 from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError, NotReady
-from sparkops.guard_client import leases
-from sparkops.images import arguments, buildkit, gate, gated, lock_check
-from sparkops.images.arguments import Arguments
-from sparkops.images.gated import GatedImages
 from sparkops.names import INPUTS
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Facts
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.nodes.waiting import Waiting, retry_start
-from sparkops.release import candidate_tag, content_labels, image_labels, image_tag, mod_labels
-from sparkops.render.archive import tar
-from sparkops.render.context import Context
+from sparkops.node import host
+from sparkops.node.docker import commands
+from sparkops.node.docker.facts import image_content
+from sparkops.node.docker_api import Facts
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.node.waiting import Waiting, retry_start
+from sparkops.operator.build.images import arguments, buildkit, gate, gated, lock_check
+from sparkops.operator.build.images.arguments import Arguments
+from sparkops.operator.build.images.gated import GatedImages
+from sparkops.operator.build.render.archive import tar
+from sparkops.operator.build.render.context import Context
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards import leases
 
 OLDEST_ENGINE = 20  # the first whose BuildKit supports the mounts of the templates
 NAME_EXISTS = re.compile(r'image "\S+": already exists')

@@ -1,4 +1,4 @@
-"""Copy one image to one node. images/distribute.py copies an image to several nodes."""
+"""Copy one image to one node. operator/build/images/distribute.py copies an image to several nodes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from sparkops.config import programs
-from sparkops.docker import commands
 from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
-from sparkops.images import layers
-from sparkops.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes, saved_share
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import MB, Event, Meter, OnEvent
-from sparkops.nodes.waiting import Waiting
-from sparkops.transfer.commands import EndProgram
-from sparkops.transfer.rendezvous import TransferObserver
+from sparkops.node.docker import commands
+from sparkops.node.member import Member
+from sparkops.node.progress import MB, Event, Meter, OnEvent
+from sparkops.node.waiting import Waiting
+from sparkops.operator.build.images import layers
+from sparkops.operator.build.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes, saved_share
+from sparkops.operator.fleet.transfer.commands import EndProgram
+from sparkops.operator.fleet.transfer.rendezvous import TransferObserver
 
 UNPACK_S, POLL_S = 120.0, 0.5
 READS = ("--user=0", "--read-only", "--cap-drop=ALL", "--cap-add=DAC_READ_SEARCH", "--security-opt=no-new-privileges")

@@ -7,21 +7,21 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sparkops.docker import places
+from sparkops.config.release import recipe_of
 from sparkops.errors import NodeError, NotReady, SparkopsError
-from sparkops.images import delivery, gated, layers
-from sparkops.images.build import BuildOrder, Built, build_noted
-from sparkops.images.delivery import CopiedImage, ImageCopy, ImageSource, removed_on_interrupt
-from sparkops.images.layers import room
-from sparkops.network.routes import addresses, host_of
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.parallel import all_or_raise, on_each
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.release import recipe_of
-from sparkops.transfer import transfer
-from sparkops.transfer.rendezvous import Ends
+from sparkops.node import host
+from sparkops.node.docker import places
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.build.images import delivery, gated, layers
+from sparkops.operator.build.images.build import BuildOrder, Built, build_noted
+from sparkops.operator.build.images.delivery import CopiedImage, ImageCopy, ImageSource, removed_on_interrupt
+from sparkops.operator.build.images.layers import room
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.network.routes import addresses, host_of
+from sparkops.operator.fleet.parallel import all_or_raise, on_each
+from sparkops.operator.fleet.transfer import transfer
+from sparkops.operator.fleet.transfer.rendezvous import Ends
 
 
 def copy(connected: Connected, tag: str, source: str, report: OnEvent) -> dict[str, CopiedImage]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from sparkops.docker.facts import image_content
-from sparkops.nodes.host import GIB
-from sparkops.weights.plan import enough_room
+from sparkops.node.docker.facts import image_content
+from sparkops.node.host import GIB
+from sparkops.operator.build.weights.plan import enough_room
 
 CONTAINERD = "io.containerd.snapshotter.v1"
 GRAPH_DRIVER = "overlay2"

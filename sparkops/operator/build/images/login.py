@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sparkops.command import Command
-from sparkops.docker.commands import docker
 from sparkops.errors import CommandFailed, NodeError
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
+from sparkops.node.docker.commands import docker
+from sparkops.node.member import Member
+from sparkops.operator.fleet.connected import Connected
 
 TIMEOUT_S = 60.0
 

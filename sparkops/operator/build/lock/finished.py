@@ -9,8 +9,8 @@ from typing import Any
 from sparkops import foreign
 from sparkops.command import Command
 from sparkops.config.lock import Finished, Parent
-from sparkops.docker import commands
-from sparkops.nodes.host import GIB
+from sparkops.node.docker import commands
+from sparkops.node.host import GIB
 
 TIMEOUT_S = 120.0
 SCRIPT = b"""

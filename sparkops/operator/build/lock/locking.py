@@ -9,27 +9,20 @@ from dataclasses import dataclass
 from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Contents, Described, Finished, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
-from sparkops.docker import commands
 from sparkops.engines import ENGINES, image_facts
 from sparkops.errors import CommandFailed, NodeError
-from sparkops.images.build import (
-    BuildOrder,
-    Gate,
-    build_noted,
-    other_architecture,
-    pull,
-    run_build,
-)
-from sparkops.lock import finished, resolving
-from sparkops.memory.description import to_lock
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Facts
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.render import context
-from sparkops.weights import models
-from sparkops.weights.models import describe
+from sparkops.node import host
+from sparkops.node.docker import commands
+from sparkops.node.docker_api import Facts
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.build.images.build import BuildOrder, Gate, build_noted, other_architecture, pull, run_build
+from sparkops.operator.build.lock import finished, resolving
+from sparkops.operator.build.render import context
+from sparkops.operator.build.weights import models
+from sparkops.operator.build.weights.description import to_lock
+from sparkops.operator.build.weights.models import describe
+from sparkops.operator.fleet.connected import Connected
 
 DISK_GIB = 4.0
 PULLED = re.compile(r"^Digest: (sha256:[0-9a-f]{64})$", re.MULTILINE)

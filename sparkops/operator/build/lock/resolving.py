@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from sparkops.config.assets import BuildInputs
 from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
-from sparkops.render.context import Content, Context, build_args, index, pack, places
-from sparkops.render.dockerfile import dockerfile
+from sparkops.operator.build.render.context import Content, Context, build_args, index, pack, places
+from sparkops.operator.build.render.dockerfile import dockerfile
 
 ANSWER = "/opt/sparkops/requirements.txt"
 """The file in the image with the output of `uv pip compile --generate-hashes`."""

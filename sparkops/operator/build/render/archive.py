@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from sparkops.config.assets import WheelFile
 from sparkops.errors import SparkopsError
-from sparkops.render.context import Context
+from sparkops.operator.build.render.context import Context
 
 CHUNK = 1024 * 1024
 END = bytes(tarfile.BLOCKSIZE * 2)

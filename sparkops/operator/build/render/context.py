@@ -13,7 +13,7 @@ from sparkops.config import recipe_file
 from sparkops.config.assets import SHARED_MODS, TEMPLATE, BuildInputs, WheelFile
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
-from sparkops.render.dockerfile import dockerfile
+from sparkops.operator.build.render.dockerfile import dockerfile
 
 MOUNT = "source=wheels,"
 MOUNTED_WHEELS = "/run/sparkops/wheels"

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from sparkops.command import unquote
 from sparkops.config.image import Image
 from sparkops.errors import ConfigError
+from sparkops.operator.build.render.sandbox import ROOT, fill, origins
 from sparkops.redact import kind_of_key, names_secret
-from sparkops.render.sandbox import ROOT, fill, origins
 
 MOST = 64 * 1024
 """Characters of a Dockerfile."""

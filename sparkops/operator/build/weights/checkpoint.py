@@ -9,7 +9,7 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.config.model import GGUF, parts
-from sparkops.nodes.program import parsed
+from sparkops.node.program import parsed
 
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth")
 MARKER = ".sparkops.json"

@@ -9,7 +9,7 @@ from sparkops.command import Command
 from sparkops.config import programs
 from sparkops.config.model import Step, Weights
 from sparkops.names import LABEL
-from sparkops.nodes.program import python
+from sparkops.node.program import python
 
 LOOK_S = 60.0
 DAY_S = 24 * 3600.0  # 67 GB take two hours at 10 MB/s; Ctrl-C ends a command that hangs

@@ -7,20 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sparkops.config.recipe import Recipe
-from sparkops.docker.commands import model_dir
 from sparkops.errors import NodeError, NotReady
-from sparkops.memory import description
-from sparkops.memory.description import Description
-from sparkops.network.routes import addresses, host_of
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, Meter, OnEvent, amount
-from sparkops.transfer import transfer
-from sparkops.transfer.commands import Into, SentFiles
-from sparkops.transfer.rendezvous import Ends
-from sparkops.weights import checkpoint, commands
-from sparkops.weights.checkpoint import Checkpoint, ModelDirectory
-from sparkops.weights.plan import (
+from sparkops.node.docker.commands import model_dir
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, Meter, OnEvent, amount
+from sparkops.operator.build.weights import checkpoint, commands, description
+from sparkops.operator.build.weights.checkpoint import Checkpoint, ModelDirectory
+from sparkops.operator.build.weights.description import Description
+from sparkops.operator.build.weights.plan import (
     PARTIAL,
     Copy,
     Hashes,
@@ -34,7 +28,12 @@ from sparkops.weights.plan import (
     recorded_alike,
     refused,
 )
-from sparkops.weights.steps import read_by_engine
+from sparkops.operator.build.weights.steps import read_by_engine
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.network.routes import addresses, host_of
+from sparkops.operator.fleet.transfer import transfer
+from sparkops.operator.fleet.transfer.commands import Into, SentFiles
+from sparkops.operator.fleet.transfer.rendezvous import Ends
 
 
 def look(member: Member, paths: Sequence[str] | None = None) -> ModelDirectory:

@@ -12,8 +12,8 @@ from sparkops.command import quote
 from sparkops.config.model import Weights
 from sparkops.engines.runtime import USER
 from sparkops.errors import NotReady
-from sparkops.nodes.progress import GB
-from sparkops.weights.checkpoint import MARKER, Checkpoint, problems
+from sparkops.node.progress import GB
+from sparkops.operator.build.weights.checkpoint import MARKER, Checkpoint, problems
 
 PARTIAL = ".partial"
 SHORTEST_COMMIT = 7

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from sparkops.command import Command
 from sparkops.config.model import Step
 from sparkops.config.recipe import Recipe
-from sparkops.docker.commands import model_dir
 from sparkops.errors import NotReady
-from sparkops.guard_client import leases
-from sparkops.nodes.member import Member
-from sparkops.nodes.program import parsed
-from sparkops.nodes.progress import ByteCount, Event, Meter, OnEvent
-from sparkops.transfer import transfer
-from sparkops.weights import commands, models
-from sparkops.weights.steps import lacking, marker, output_of, outstanding, paths
+from sparkops.node.docker.commands import model_dir
+from sparkops.node.member import Member
+from sparkops.node.program import parsed
+from sparkops.node.progress import ByteCount, Event, Meter, OnEvent
+from sparkops.operator.build.weights import commands, models
+from sparkops.operator.build.weights.steps import lacking, marker, output_of, outstanding, paths
+from sparkops.operator.fleet.guards import leases
+from sparkops.operator.fleet.transfer import transfer
 
 
 @dataclass(frozen=True)

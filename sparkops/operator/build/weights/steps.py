@@ -10,9 +10,9 @@ from dataclasses import replace
 from sparkops.config.model import Model, Step
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NotReady
-from sparkops.nodes.progress import GB
-from sparkops.weights.checkpoint import ModelDirectory
-from sparkops.weights.plan import PARTIAL, RequiredModel, enough_room, fetched, in_words, refused
+from sparkops.node.progress import GB
+from sparkops.operator.build.weights.checkpoint import ModelDirectory
+from sparkops.operator.build.weights.plan import PARTIAL, RequiredModel, enough_room, fetched, in_words, refused
 
 
 def engine_reads(recipe: Recipe) -> RequiredModel:

@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from sparkops.nodes.waiting import Waiting
-from sparkops.traffic.report import RequestRecord, TrafficReport, Window, read, report
-from sparkops.traffic.sender import TrafficSettings
+from sparkops.node.waiting import Waiting
+from sparkops.operator.demo.traffic.report import RequestRecord, TrafficReport, Window, read, report
+from sparkops.operator.demo.traffic.sender import TrafficSettings
 
-SENDER = (sys.executable, "-P", "-m", "sparkops.traffic.sender")
+SENDER = (sys.executable, "-P", "-m", "sparkops.operator.demo.traffic.sender")
 """The process that sends. -P: a file of the working directory replaces no module."""
 PATIENCE_S = 120.0
 """Far more than a slow machine takes."""

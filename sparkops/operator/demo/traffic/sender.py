@@ -15,7 +15,7 @@ from typing import Any, Self, TextIO
 from urllib.parse import urlsplit
 
 from sparkops import foreign
-from sparkops.traffic.report import STOPPED, RequestRecord, write
+from sparkops.operator.demo.traffic.report import STOPPED, RequestRecord, write
 
 
 class Failed(Exception):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from sparkops.agents.replaceable import Replaceable
 from sparkops.command import Command
-from sparkops.images.build import BuildOrder
+from sparkops.node.agents.replaceable import Replaceable
+from sparkops.operator.build.images.build import BuildOrder
 
 
 @dataclass(frozen=True)

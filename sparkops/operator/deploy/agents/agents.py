@@ -8,29 +8,30 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from sparkops import names
-from sparkops.agents import gateway_agent
-from sparkops.agents.agent import Agent
-from sparkops.agents.container import answered
-from sparkops.agents.differences import AgentContainer, Change, Kind, of_container, require_consent
-from sparkops.agents.gateway_agent import GatewaySpec
-from sparkops.agents.replaceable import guard_version
-from sparkops.agents.replacement import up
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.errors import CommandFailed, ConnectionLost, PlanRefused
-from sparkops.gateway.image import Service
-from sparkops.guard_client import commands, leases, membership
-from sparkops.guard_client.image import DEBIAN, DISK_GIB, guard_context
-from sparkops.guard_client.leader import connect_guard
-from sparkops.guard_client.membership import GuardSettings
-from sparkops.guard_client.service_state import needed_nodes, unnamed
-from sparkops.images import gated
-from sparkops.images.build import BuildOrder, Built, Gate, build_on
-from sparkops.images.gated import GatedImages
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.parallel import all_or_raise, on_each
-from sparkops.nodes.progress import Event, OnEvent
+from sparkops.node.agents import commands
+from sparkops.node.agents.container import answered
+from sparkops.node.agents.replaceable import guard_version
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.build.gateway.image import Service
+from sparkops.operator.build.guard.image import DEBIAN, DISK_GIB, guard_context
+from sparkops.operator.build.images import gated
+from sparkops.operator.build.images.build import BuildOrder, Built, Gate, build_on
+from sparkops.operator.build.images.gated import GatedImages
+from sparkops.operator.deploy.agents import gateway_agent
+from sparkops.operator.deploy.agents.agent import Agent
+from sparkops.operator.deploy.agents.differences import AgentContainer, Change, Kind, of_container, require_consent
+from sparkops.operator.deploy.agents.gateway_agent import GatewaySpec
+from sparkops.operator.deploy.agents.replacement import up
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards import leases, membership
+from sparkops.operator.fleet.guards.leader import connect_guard
+from sparkops.operator.fleet.guards.membership import GuardSettings
+from sparkops.operator.fleet.parallel import all_or_raise, on_each
+from sparkops.serving.service_state import needed_nodes, unnamed
 
 KINDS = GUARD, GATEWAY = names.GUARD, names.GATEWAY
 

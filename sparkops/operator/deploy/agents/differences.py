@@ -12,8 +12,8 @@ from enum import StrEnum
 from sparkops import __version__
 from sparkops.errors import PlanRefused
 from sparkops.gateway.facts import GatewayFacts
-from sparkops.gateway.image import Service
 from sparkops.names import INPUTS, LABEL
+from sparkops.operator.build.gateway.image import Service
 
 VERSION = f"{LABEL}version"
 SERVICE_FILE = re.compile(r"services/(.+)\.cfg")

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sparkops.agents.agent import Agent
-from sparkops.agents.container import answered, discard
-from sparkops.agents.differences import (
+from sparkops.config.inventory import Fleet, Gateway
+from sparkops.gateway import commands
+from sparkops.gateway.facts import GatewayFacts
+from sparkops.gateway.gateway_version import gateway_facts, gateway_version, require_loaded
+from sparkops.node.agents.container import answered, discard
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.build.gateway.files import Secrets, load_program, load_secrets, load_templates
+from sparkops.operator.build.gateway.image import DISK_GIB, IMAGE, NAME, Service, files, gateway_context, hashed
+from sparkops.operator.build.images import gated
+from sparkops.operator.build.images.build import BuildOrder, Gate
+from sparkops.operator.deploy.agents.agent import Agent
+from sparkops.operator.deploy.agents.differences import (
     Change,
     GatewayContents,
     Kind,
@@ -17,17 +27,7 @@ from sparkops.agents.differences import (
     require_own_names,
     require_own_ports,
 )
-from sparkops.agents.gateway_version import gateway_facts, gateway_version, require_loaded
-from sparkops.agents.replacement import finish, up
-from sparkops.config.inventory import Fleet, Gateway
-from sparkops.gateway import commands
-from sparkops.gateway.facts import GatewayFacts
-from sparkops.gateway.files import Secrets, load_program, load_secrets, load_templates
-from sparkops.gateway.image import DISK_GIB, IMAGE, NAME, Service, files, gateway_context, hashed
-from sparkops.images import gated
-from sparkops.images.build import BuildOrder, Gate
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
+from sparkops.operator.deploy.agents.replacement import finish, up
 
 
 def _limits(settings: Gateway) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sparkops.command import Command
-from sparkops.docker.commands import docker
+from sparkops.node.docker.commands import docker
 
 # apt's own user would need capabilities. Without --error-on=any an archive that does not answer is no error.
 SCRIPT = """\

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sparkops.agents import agents, gateway_agent, rebuild_plan
-from sparkops.agents.agents import AgentSpecs
-from sparkops.agents.container import answered
-from sparkops.agents.rebuild_plan import GuardCopies, Rebuild
 from sparkops.errors import Interrupted
-from sparkops.guard_client import commands, leases, membership
-from sparkops.guard_client.leader import Leader, connect_guard, leading
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.agents import commands
+from sparkops.node.agents.container import answered
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.node.waiting import Waiting
+from sparkops.operator.deploy.agents import agents, gateway_agent, rebuild_plan
+from sparkops.operator.deploy.agents.agents import AgentSpecs
+from sparkops.operator.deploy.agents.rebuild_plan import GuardCopies, Rebuild
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards import leases, membership
+from sparkops.operator.fleet.guards.leader import Leader, connect_guard, leading
 from sparkops.swap import trouble
 from sparkops.swap.rebuild import given_up
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sparkops.config.serve import Serve
 from sparkops.errors import PlanRefused, UsageError
-from sparkops.gateway.image import Service
-from sparkops.guard_client import engine_spec
+from sparkops.operator.build.gateway.image import Service
+from sparkops.serving import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.rebuild import rebuilt

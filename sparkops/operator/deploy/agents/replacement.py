@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparkops.agents.agent import Agent
-from sparkops.agents.container import LOG_TAIL, POLL_S, discard
-from sparkops.docker.commands import remove, start
-from sparkops.docker.facts import log_lines
 from sparkops.errors import CommandFailed, Interrupted, NotReady, StartFailed
-from sparkops.guard_client import commands
-from sparkops.images.build import build_on
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.agents import commands
+from sparkops.node.agents.container import LOG_TAIL, POLL_S, discard
+from sparkops.node.docker.commands import remove, start
+from sparkops.node.docker.facts import log_lines
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.node.waiting import Waiting
+from sparkops.operator.build.images.build import build_on
+from sparkops.operator.deploy.agents.agent import Agent
 
 TRIES, PAUSE_S = 3, 1.0  # if two clients act at once, a retry finds the work done
 PATIENCE_S = 300.0

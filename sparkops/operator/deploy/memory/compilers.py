@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sparkops.docker.facts import Container
-from sparkops.memory.bound import HOST_GIB
-from sparkops.memory.relief import FLOOR_GIB
-from sparkops.nodes.host import HostFacts
-from sparkops.release import Rank
+from sparkops.config.release import Rank
+from sparkops.node.docker.facts import Container
+from sparkops.node.host import HostFacts
+from sparkops.serving.memory.bound import HOST_GIB
+from sparkops.serving.memory.relief import FLOOR_GIB
 
 NVCC_GIB = 8.0
 """Peak of one nvcc in GiB: flashinfer#3634 reports 20 jobs of 3 to 8 on a Spark with FlashInfer 0.6.12, and

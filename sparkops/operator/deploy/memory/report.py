@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sparkops.engines import ENGINES
 from sparkops.engines.calculators import CALCULATORS
 from sparkops.engines.needs import GRAPHS
-from sparkops.memory.fit import Fit
+from sparkops.operator.deploy.memory.fit import Fit
 
 SHOWN_GIB = 0.05
 """Smallest term that is printed, in GiB."""

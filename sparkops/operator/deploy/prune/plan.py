@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sparkops.command import Command
-from sparkops.docker.commands import remove
-from sparkops.guard_client import engine_spec
-from sparkops.prune.stored import CACHE, Stored, StoredImage, remove_image, remove_volume
-from sparkops.release import SHORT, TRUSTED, recipe_named, recipe_of
+from sparkops.config.release import SHORT, TRUSTED, recipe_named, recipe_of
+from sparkops.node.docker.commands import remove
+from sparkops.operator.deploy.prune.stored import CACHE, Stored, StoredImage, remove_image, remove_volume
+from sparkops.serving import engine_spec
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
 

@@ -7,18 +7,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from sparkops.command import Command
-from sparkops.docker import facts
 from sparkops.errors import NeedsOperator, NodeError, NotReady, SparkopsError, joined
-from sparkops.guard_client import leases
-from sparkops.guard_client.commands import CONTAINER, VOLUME
-from sparkops.guard_client.leader import connect_guard
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.prune.plan import plan
-from sparkops.prune.stored import Stored, parse_image
+from sparkops.node import host
+from sparkops.node.agents.commands import CONTAINER, VOLUME
+from sparkops.node.docker import facts
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.deploy.prune.plan import plan
+from sparkops.operator.deploy.prune.stored import Stored, parse_image
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards import leases
+from sparkops.operator.fleet.guards.leader import connect_guard
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from sparkops.swap.wire import WireError
 

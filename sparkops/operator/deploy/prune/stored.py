@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from sparkops.command import Command
-from sparkops.docker.commands import docker
-from sparkops.docker.facts import Container
+from sparkops.config.release import TRUSTED
 from sparkops.names import INPUTS
-from sparkops.release import TRUSTED
+from sparkops.node.docker.commands import docker
+from sparkops.node.docker.facts import Container
 
 REMOVE_S = 600.0  # 30 GB of layers are many files
 OWN_TAGS = ("sparkops/", "sparkops-candidate/")

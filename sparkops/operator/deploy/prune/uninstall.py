@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from sparkops.command import Command
-from sparkops.docker import places
-from sparkops.docker.commands import docker
 from sparkops.errors import NeedsOperator, PlanRefused, SparkopsError
 from sparkops.gateway.commands import VOLUME
-from sparkops.guard_client import commands
-from sparkops.guard_client.service_state import ServiceState, needed_nodes, unreported
-from sparkops.network import firewall
-from sparkops.nodes.host import GIB
-from sparkops.prune.stored import OWN_VOLUMES, REMOVE_S, Stored, remove_image, remove_volume
-from sparkops.weights.checkpoint import Checkpoint
+from sparkops.node.agents import commands
+from sparkops.node.docker import places
+from sparkops.node.docker.commands import docker
+from sparkops.node.host import GIB
+from sparkops.node.network import firewall
+from sparkops.operator.build.weights.checkpoint import Checkpoint
+from sparkops.operator.deploy.prune.stored import OWN_VOLUMES, REMOVE_S, Stored, remove_image, remove_volume
+from sparkops.serving.service_state import ServiceState, needed_nodes, unreported
 
 NO_RULES = ("nft", f"add table {firewall.TABLE}; delete table {firewall.TABLE}")
 """Deletes the rules of the guard; succeeds without them, too."""

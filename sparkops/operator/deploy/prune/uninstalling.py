@@ -7,21 +7,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from sparkops.command import Command
-from sparkops.docker import places
-from sparkops.docker.commands import model_dir, stop
 from sparkops.errors import NotReady, PlanRefused, SparkopsError, UsageError, joined
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
-from sparkops.guard_client import leases, membership
-from sparkops.guard_client.service_state import ServiceState
 from sparkops.names import GUARD
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.docker_api import Facts
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.prune.run import guard_states, read_disk, run_removals
-from sparkops.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
-from sparkops.weights import models
+from sparkops.node.docker import places
+from sparkops.node.docker.commands import model_dir, stop
+from sparkops.node.docker_api import Facts
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.operator.build.weights import models
+from sparkops.operator.deploy.prune.run import guard_states, read_disk, run_removals
+from sparkops.operator.deploy.prune.uninstall import Extent, Installed, Uninstall, Uses, agents, plan, refusals
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards import leases, membership
+from sparkops.serving.service_state import ServiceState
 
 RUN_EXISTS = Command(("sh", "-c", f"[ ! -e {places.RUN} ] || echo exists"), timeout_s=10.0)
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from sparkops.errors import ConnectionLost, Interrupted
-from sparkops.guard_client.ending import Ending, needs_operator, of_event, phase_seconds, settled
-from sparkops.guard_client.leader import Leader
-from sparkops.guard_client.replies import parsed
-from sparkops.guard_client.service_state import ServiceState, unreported, ways_out
-from sparkops.nodes.progress import Event, OnEvent, Repeats
-from sparkops.nodes.waiting import Waiting
+from sparkops.node.progress import Event, OnEvent, Repeats
+from sparkops.node.waiting import Waiting
+from sparkops.operator.fleet.guards.ending import Ending, needs_operator, of_event, phase_seconds, settled
+from sparkops.operator.fleet.guards.leader import Leader
+from sparkops.operator.fleet.guards.replies import parsed
+from sparkops.serving.service_state import ServiceState, unreported, ways_out
 
 POLL_S = 2.0  # longest wait of a request for events, and pause between two reports of a load's progress
 STUCK_S = 60.0

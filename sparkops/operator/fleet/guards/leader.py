@@ -12,15 +12,15 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.errors import Busy, ConnectionLost, PlanRefused
-from sparkops.guard_client import service_state
-from sparkops.guard_client.commands import CONTAINER, RELAY
-from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.replies import Read, parsed, records, refusal, unfit
-from sparkops.guard_client.service_state import ServiceState
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import Node
-from sparkops.nodes.streams import KEEP, LineStream
-from sparkops.nodes.waiting import retry_start
+from sparkops.node.agents.commands import CONTAINER, RELAY
+from sparkops.node.cordon import Cordon
+from sparkops.node.member import Member
+from sparkops.node.node import Node
+from sparkops.node.streams import KEEP, LineStream
+from sparkops.node.waiting import retry_start
+from sparkops.operator.fleet.guards.replies import Read, parsed, records, refusal, unfit
+from sparkops.serving import service_state
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap import wire
 from sparkops.swap.intents import Intent
 from sparkops.swap.journal import SCHEMA, Journal

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from sparkops.errors import NotReady, SparkopsError
-from sparkops.guard_client.commands import CONTAINER
-from sparkops.guard_client.cordon import Cordon
-from sparkops.guard_client.leader import GuardConnection, connect_guard
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent
-from sparkops.nodes.waiting import until_free
+from sparkops.node.agents.commands import CONTAINER
+from sparkops.node.cordon import Cordon
+from sparkops.node.member import Member
+from sparkops.node.progress import Event, OnEvent
+from sparkops.node.waiting import until_free
+from sparkops.operator.fleet.guards.leader import GuardConnection, connect_guard
 
 NODE, AGENTS = "node", "agents"
 RENEW_S = 15.0

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.config.inventory import Fleet
-from sparkops.docker.commands import host_paths
 from sparkops.errors import PlanRefused
-from sparkops.guard_client import leases
-from sparkops.guard_client.commands import PEER_PORT
-from sparkops.guard_client.leader import Leader, connect_guard, leading
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.parallel import all_or_raise, on_each
+from sparkops.node import host
+from sparkops.node.agents.commands import PEER_PORT
+from sparkops.node.docker.commands import host_paths
+from sparkops.node.member import Member
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards import leases
+from sparkops.operator.fleet.guards.leader import Leader, connect_guard, leading
+from sparkops.operator.fleet.parallel import all_or_raise, on_each
 
 
 @dataclass(frozen=True)

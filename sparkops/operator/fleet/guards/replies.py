@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from sparkops.docker.places import CONTAINER
 from sparkops.errors import Busy, NeedsOperator, NodeError, PlanRefused, SparkopsError
-from sparkops.notices.catalogue import NoticeState
+from sparkops.node.docker.places import CONTAINER
+from sparkops.swap.catalogue import NoticeState
 from sparkops.swap.wire import WireError
 
 Read = TypeVar("Read")

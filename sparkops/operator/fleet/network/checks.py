@@ -9,15 +9,15 @@ from functools import partial
 from typing import Any
 
 from sparkops.command import Command
-from sparkops.docker.facts import image_content
+from sparkops.config.release import recipe_of
 from sparkops.errors import CommandFailed, SparkopsError
-from sparkops.network import commands
-from sparkops.network.commands import UNLIMITED, Perftest, RankRendezvous, RendezvousReport
-from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding, Kind, Same, Severity
-from sparkops.network.links import MTU_DIFFERS, NCCL_FAILS, End, Link
-from sparkops.network.topology import Fabric, RankNetwork, Transport
-from sparkops.release import recipe_of
+from sparkops.node.docker.facts import image_content
+from sparkops.node.network import commands
+from sparkops.node.network.commands import UNLIMITED, Perftest, RankRendezvous, RendezvousReport
+from sparkops.node.network.finding import Finding, Kind, Same, Severity
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.links import MTU_DIFFERS, NCCL_FAILS, End, Link
+from sparkops.operator.fleet.network.topology import Fabric, RankNetwork, Transport
 
 # One function of a ConnectX-7 carries 100 Gbit/s and more. Both at once measured 92.6 and 97.3 (NVIDIA's guide, whose
 # mark is 184 for both) and 92.6 twice (mac-amd-cuda-llm-cluster, 2026-09); a test of 2 s may show a little less.

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Interface
 
 from sparkops.engines import ENGINES
-from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding, Kind, listed
-from sparkops.network.links import End
+from sparkops.node.network.finding import Finding, Kind, listed
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.links import End
 
 ENVIRONMENT = Kind("ENVIRONMENT", "NCCL and Gloo select the interface by name, and fail without it.")
 EXACT_INTERFACE = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "MN_IF_NAME", "OMPI_MCA_btl_tcp_if_include")

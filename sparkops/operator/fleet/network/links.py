@@ -12,8 +12,8 @@ from itertools import combinations
 
 from sparkops.config.fabric import Port
 from sparkops.config.node import NodeConfig
-from sparkops.network.facts import Device, Interface, NodeFabric
-from sparkops.network.finding import Finding, Kind, Severity, listed
+from sparkops.node.network.finding import Finding, Kind, Severity, listed
+from sparkops.operator.fleet.network.facts import Device, Interface, NodeFabric
 
 NCCL_FAILS = "Ranks use this link: NCCL fails on it, or waits for its timeout of 600 s."
 MTU_DIFFERS = "TCP negotiates a packet size; RoCE drops larger packets without an error."

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from sparkops.config import assets
 from sparkops.errors import NodeError, SparkopsError
-from sparkops.network import checks
-from sparkops.network.checks import Check, Outcome, Ranks
-from sparkops.network.facts import NodeFabric, fabric_query, parse_fabric
-from sparkops.network.finding import Finding
-from sparkops.network.topology import Fabric
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.parallel import on_each
-from sparkops.nodes.progress import Event, OnEvent, silent
+from sparkops.node.member import Member
+from sparkops.node.network.finding import Finding
+from sparkops.node.progress import Event, OnEvent, silent
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.network import checks
+from sparkops.operator.fleet.network.checks import Check, Outcome, Ranks
+from sparkops.operator.fleet.network.facts import NodeFabric, fabric_query, parse_fabric
+from sparkops.operator.fleet.network.topology import Fabric
+from sparkops.operator.fleet.parallel import on_each
 
 
 def facts_of(member: Member, root: str = "") -> NodeFabric:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from sparkops.config.node import NodeConfig
 from sparkops.errors import CommandFailed
-from sparkops.network import preflight
-from sparkops.network.facts import NodeFabric
-from sparkops.network.links import End, rdma_ports
-from sparkops.nodes.member import Member
+from sparkops.node.member import Member
+from sparkops.operator.fleet.network import preflight
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.links import End, rdma_ports
 
 
 @dataclass(frozen=True)

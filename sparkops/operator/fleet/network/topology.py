@@ -10,11 +10,11 @@ from itertools import combinations
 from sparkops.config.fabric import FabricRules
 from sparkops.config.node import NodeConfig
 from sparkops.errors import PlanRefused
-from sparkops.network import environment, links
-from sparkops.network.commands import RDMA_OPTIONS
-from sparkops.network.facts import NodeFabric
-from sparkops.network.finding import Finding, Severity, problems, require
-from sparkops.network.links import End, Link
+from sparkops.node.network.commands import RDMA_OPTIONS
+from sparkops.node.network.finding import Finding, Severity, problems, require
+from sparkops.operator.fleet.network import environment, links
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.fleet.network.links import End, Link
 
 
 class Transport(StrEnum):

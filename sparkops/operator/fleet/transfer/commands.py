@@ -8,7 +8,7 @@ from typing import Any
 
 from sparkops.command import Command
 from sparkops.config import programs
-from sparkops.nodes.program import parsed, python
+from sparkops.node.program import parsed, python
 
 DAY_S = 24 * 3600.0
 BROKEN, UNREACHABLE = 3, 69

@@ -1,4 +1,4 @@
-"""Direct transfers: targets listen, and the source connects to them. Only for transfer/transfer.py."""
+"""Direct transfers: targets listen, and the source connects to them. Only for operator/fleet/transfer/transfer.py."""
 
 from __future__ import annotations
 
@@ -8,10 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sparkops.errors import CommandFailed, Interrupted, SparkopsError
-from sparkops.nodes.member import Member
-from sparkops.nodes.parallel import on_each
-from sparkops.transfer import commands
-from sparkops.transfer.commands import Arrived, EndProgram, Into, Key, Listening, Place, SentFiles, Unreachable
+from sparkops.node.member import Member
+from sparkops.operator.fleet.parallel import on_each
+from sparkops.operator.fleet.transfer import commands
+from sparkops.operator.fleet.transfer.commands import (
+    Arrived,
+    EndProgram,
+    Into,
+    Key,
+    Listening,
+    Place,
+    SentFiles,
+    Unreachable,
+)
 
 TICK_S = 0.2
 SOURCE = ""

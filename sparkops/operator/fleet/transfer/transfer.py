@@ -8,12 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, SparkopsError
-from sparkops.nodes.member import Member
-from sparkops.nodes.node import Stream
-from sparkops.nodes.parallel import all_or_raise, on_each
-from sparkops.transfer import commands
-from sparkops.transfer.commands import Arrived, Key
-from sparkops.transfer.rendezvous import SOURCE, Ends, ReceivingEnd, Rendezvous, TransferObserver, exit_code, held_open
+from sparkops.node.member import Member
+from sparkops.node.node import Stream
+from sparkops.operator.fleet.parallel import all_or_raise, on_each
+from sparkops.operator.fleet.transfer import commands
+from sparkops.operator.fleet.transfer.commands import Arrived, Key
+from sparkops.operator.fleet.transfer.rendezvous import (
+    SOURCE,
+    Ends,
+    ReceivingEnd,
+    Rendezvous,
+    TransferObserver,
+    exit_code,
+    held_open,
+)
 
 CHUNK = 256 * 1024
 NOT_FOUND = 127

@@ -13,12 +13,12 @@ from typing import Any
 
 from sparkops import __version__, foreign, redact
 from sparkops.command import Command
-from sparkops.docker.places import CONTAINER, STATE
-from sparkops.doctor.run import DoctorResult
 from sparkops.errors import SparkopsError
-from sparkops.guard_client.leader import connect_guard
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
+from sparkops.node.docker.places import CONTAINER, STATE
+from sparkops.node.member import Member
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.guards.leader import connect_guard
+from sparkops.operator.status.doctor.run import DoctorResult
 
 MANIFEST = "CONTENTS.txt"
 EVENTS, LINES, FILE_BYTES, FILES = 200, 500, 2**18, 200

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from sparkops.network.finding import Finding
-from sparkops.network.topology import Transport
-from sparkops.status.picture import Memory
+from sparkops.node.network.finding import Finding
+from sparkops.operator.fleet.network.topology import Transport
+from sparkops.operator.status.picture import Memory
 
 
 class _Row(BaseModel):

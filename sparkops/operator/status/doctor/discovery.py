@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from sparkops import __version__
 from sparkops.command import Command
-from sparkops.doctor.facts import MachineFacts
-from sparkops.network.facts import NodeFabric
-from sparkops.nodes.host import HostFacts
+from sparkops.node.host import HostFacts
+from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.operator.status.doctor.facts import MachineFacts
 
 # $1 is the prefix of /srv, /data and the home: empty on a node, a directory in tests.
 DISCOVERY_SCRIPT = """\

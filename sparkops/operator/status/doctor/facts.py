@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 
-from sparkops.agents.packages import AgentPackages
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
-from sparkops.docker.facts import Container
 from sparkops.errors import NodeError
-from sparkops.network.facts import NodeFabric
-from sparkops.nodes.host import CLOCKS_ARGV, GIB, KIB, Clocks, HostFacts, parse_clocks
-from sparkops.weights.checkpoint import ModelDirectory
+from sparkops.node.docker.facts import Container
+from sparkops.node.host import CLOCKS_ARGV, GIB, KIB, Clocks, HostFacts, parse_clocks
+from sparkops.operator.build.weights.checkpoint import ModelDirectory
+from sparkops.operator.deploy.agents.packages import AgentPackages
+from sparkops.operator.fleet.network.facts import NodeFabric
 
 # $1 is the prefix of /proc and /usr: empty on a node, a directory in tests; the other arguments read the clocks of
 # GPUs. 0947 is 2375, Docker without TLS.

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from sparkops.command import Command
 from sparkops.config.node import NodeConfig
-from sparkops.docker.commands import model_dir
-from sparkops.docker.places import CONTAINER, GATEWAY
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
-from sparkops.guard_client.commands import READY
-from sparkops.memory import pages
+from sparkops.node.agents.commands import READY
+from sparkops.node.docker.commands import model_dir
+from sparkops.node.docker.places import CONTAINER, GATEWAY
+from sparkops.serving.memory import pages
 
 AS_ROOT = 'if [ "$(id -u)" != 0 ]; then set -- sudo -n "$@"; fi; exec "$@"'
 TIMEOUT_S = 60.0

@@ -13,29 +13,30 @@ from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
-from sparkops.agents.packages import AgentPackages, differing
 from sparkops.command import quote
 from sparkops.config.image import Image
 from sparkops.config.node import NodeConfig
-from sparkops.docker.commands import model_dir
-from sparkops.docker.places import CONTAINER, GATEWAY
-from sparkops.doctor import repairs
-from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
-from sparkops.doctor.facts import NodeFacts
-from sparkops.doctor.repairs import Repair
 from sparkops.errors import NodeError, SparkopsError
-from sparkops.network import checks, environment, firewall, links, topology
-from sparkops.network.facts import Device, NodeFabric
-from sparkops.network.finding import Finding, Kind, Same, Severity, problems
-from sparkops.network.links import Link
-from sparkops.network.topology import Pair
-from sparkops.nodes.host import GIB, POWER_CUT
-from sparkops.status.join import NEEDS_PERSON, without_node
-from sparkops.status.observation import NodeReport
-from sparkops.status.picture import Drift, Memory, NodeRow
-from sparkops.watch.finding import EngineFinding
-from sparkops.watch.rules import Rule
-from sparkops.weights.checkpoint import ModelDirectory
+from sparkops.node.docker.commands import model_dir
+from sparkops.node.docker.places import CONTAINER, GATEWAY
+from sparkops.node.host import GIB, POWER_CUT
+from sparkops.node.network import firewall
+from sparkops.node.network.finding import Finding, Kind, Same, Severity, problems
+from sparkops.operator.build.weights.checkpoint import ModelDirectory
+from sparkops.operator.deploy.agents.packages import AgentPackages, differing
+from sparkops.operator.fleet.network import checks, environment, links, topology
+from sparkops.operator.fleet.network.facts import Device, NodeFabric
+from sparkops.operator.fleet.network.links import Link
+from sparkops.operator.fleet.network.topology import Pair
+from sparkops.operator.status.doctor import repairs
+from sparkops.operator.status.doctor.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
+from sparkops.operator.status.doctor.facts import NodeFacts
+from sparkops.operator.status.doctor.repairs import Repair
+from sparkops.operator.status.join import NEEDS_PERSON, without_node
+from sparkops.operator.status.observation import NodeReport
+from sparkops.operator.status.picture import Drift, Memory, NodeRow
+from sparkops.serving.watch.finding import EngineFinding
+from sparkops.serving.watch.rules import Rule
 
 WARNING = Severity.WARNING
 

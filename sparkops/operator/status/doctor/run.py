@@ -13,29 +13,30 @@ from urllib.parse import urlsplit
 
 import requests
 
-from sparkops.agents import packages
-from sparkops.agents.container import answered
-from sparkops.agents.packages import AgentPackages
 from sparkops.config.node import NodeConfig
-from sparkops.deploy import observe
-from sparkops.docker.places import CONTAINER, GATEWAY
-from sparkops.doctor import rules
-from sparkops.doctor.diagnosis import Diagnosis, FixRow
-from sparkops.doctor.facts import NodeFacts, machine_query, parse_machine
-from sparkops.doctor.repairs import Repair, StartedAgent
 from sparkops.errors import CommandFailed, NodeError, NotReady, SparkopsError
-from sparkops.network import firewall, preflight, topology
-from sparkops.network.finding import Finding
-from sparkops.nodes import host
-from sparkops.nodes.connected import Connected
-from sparkops.nodes.member import Member
-from sparkops.nodes.progress import Event, OnEvent, silent
-from sparkops.status.join import join
-from sparkops.status.observation import NodeReport, reported
-from sparkops.status.picture import Status
-from sparkops.status.read import Reader
-from sparkops.weights import models
-from sparkops.weights.checkpoint import ModelDirectory
+from sparkops.node import host
+from sparkops.node.agents.container import answered
+from sparkops.node.docker.places import CONTAINER, GATEWAY
+from sparkops.node.member import Member
+from sparkops.node.network import firewall
+from sparkops.node.network.finding import Finding
+from sparkops.node.progress import Event, OnEvent, silent
+from sparkops.operator.build.weights import models
+from sparkops.operator.build.weights.checkpoint import ModelDirectory
+from sparkops.operator.deploy import observe
+from sparkops.operator.deploy.agents import packages
+from sparkops.operator.deploy.agents.packages import AgentPackages
+from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.fleet.network import preflight, topology
+from sparkops.operator.status.doctor import rules
+from sparkops.operator.status.doctor.diagnosis import Diagnosis, FixRow
+from sparkops.operator.status.doctor.facts import NodeFacts, machine_query, parse_machine
+from sparkops.operator.status.doctor.repairs import Repair, StartedAgent
+from sparkops.operator.status.join import join
+from sparkops.operator.status.observation import NodeReport, reported
+from sparkops.operator.status.picture import Status
+from sparkops.operator.status.read import Reader
 
 CONNECT_S = 3.0
 

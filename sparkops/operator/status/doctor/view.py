@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sparkops.doctor.diagnosis import DeviceRow, Diagnosis, NodeHealth, PairRow
-from sparkops.doctor.rules import AREAS, KINDS, urgency
-from sparkops.network.finding import Severity
-from sparkops.status.merging import Block, Notice, merge
+from sparkops.node.network.finding import Severity
+from sparkops.operator.status.doctor.diagnosis import DeviceRow, Diagnosis, NodeHealth, PairRow
+from sparkops.operator.status.doctor.rules import AREAS, KINDS, urgency
+from sparkops.operator.status.merging import Block, Notice, merge
 
 ROOT = "sudo "
 """Precedes each command of a next step that needs root."""

@@ -1,0 +1,1 @@
+"""What a guard keeps over a power cut."""

@@ -1,0 +1,1 @@
+"""What a node does as it is told: starts and stops engines."""

@@ -1,0 +1,1 @@
+"""What the leader of a service decides and remembers."""

@@ -1,0 +1,1 @@
+"""Program 1, on the operator's machine: builds, deploys, and shows the fleet."""

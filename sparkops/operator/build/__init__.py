@@ -1,0 +1,1 @@
+"""From a recipe to an image on each node, and its weights."""

@@ -1,0 +1,1 @@
+"""Reach the nodes and their guards."""

@@ -1,0 +1,1 @@
+"""A release that runs: its start, its memory, its smoke checks and its watch."""
