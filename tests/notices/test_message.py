@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparkops.serving.notices.message import MOST_TEXT, as_json
+from sparkops.guard.report.message import MOST_TEXT, as_json
 from sparkops.swap.catalogue import CATALOGUE, Code, Entry, Notice
 from tests.places import ROOT
 

@@ -25,8 +25,8 @@ from sparkops.errors import SparkopsError
 from sparkops.guard.bounded import Bounded
 from sparkops.guard.disk.state import State, WebhookTarget
 from sparkops.guard.lead.operator_socket import Request, Verbs
+from sparkops.guard.report import message
 from sparkops.guard.report.monitoring import CARRIERS
-from sparkops.serving.notices import message
 from sparkops.swap.catalogue import Notice
 
 CONNECT_S, TOTAL_S = 5.0, 15.0
