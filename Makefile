@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched full-memory pairs bench captures simulate bite clients release requirements clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
-	@$(BIN)/python -m tests.demo
+	@$(BIN)/python -m tests.operator.demo
 
 test: $(READY)  ## every test: units, local programs, real nodes, real vLLM
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going thorough images
@@ -46,22 +46,22 @@ fuzz: $(READY)  ## parsers of what recipes, nodes and clients send, against thou
 	@$(BIN)/pytest tests/fuzz --timeout 3600
 
 gpu: $(READY)  ## build to swap on this machine's NVIDIA GPUs, as root; NAME= names the report (CONTRIBUTING.md)
-	@$(BIN)/python -m tests.gpu $(if $(NAME),--name $(NAME)) $(if $(RECIPE),--recipe $(RECIPE)) \
+	@$(BIN)/python -m tests.lab.gpu $(if $(NAME),--name $(NAME)) $(if $(RECIPE),--recipe $(RECIPE)) \
 	  $(if $(WHEELS),--wheels $(WHEELS)) $(if $(DEBIAN),--debian $(DEBIAN)) $(if $(BASE),--base $(BASE)) $(if $(REACH),--reach $(REACH)) \
 	  $(if $(LOGS),--logs $(LOGS))
 
 images-real: $(READY)  ## the image gate on real images of vLLM, with and without faults; writes docs/evidence/images.md
-	@$(BIN)/python -m tests.wheels.images
+	@$(BIN)/python -m tests.lab.wheels.images
 
 arm64: $(READY)  ## build, gate and swap with arm64 images under emulation; writes docs/evidence/arm64.md; takes hours
-	@$(BIN)/python -m tests.arm64
+	@$(BIN)/python -m tests.lab.arm64
 
 arguments: $(READY)  ## recipes' arguments against the parsers of their engines; writes docs/evidence/arguments*.md
-	@$(BIN)/python -m tests.arguments
-	@$(BIN)/python -m tests.arguments.sglang
+	@$(BIN)/python -m tests.lab.arguments
+	@$(BIN)/python -m tests.lab.arguments.sglang
 
 wheel-facts: $(READY)  ## read the wheels of vLLM that recipes pin; writes docs/evidence/wheels.md
-	@$(BIN)/python -m tests.wheels
+	@$(BIN)/python -m tests.lab.wheels
 
 fleet: $(READY)  ## NODES=2 real nodes: containers, each with a Docker Engine and sshd
 	@$(BIN)/python -m tests.fleet up --nodes $(NODES)
@@ -82,34 +82,34 @@ fleet-down: $(READY)  ## remove the nodes with their data
 	@$(BIN)/python -m tests.fleet down
 
 swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
-	@$(BIN)/python -m tests.swaps
+	@$(BIN)/python -m tests.lab.swaps
 
 matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=3 fleets of two nodes; takes more than two hours
 	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv || $(FIRST) $(ALONE) -m matrix
 
 clients: $(READY)  ## Open WebUI, OpenCode, Continue and LiteLLM from their package registries; each asks a question
-	@$(BIN)/pytest tests/clients -m clients
+	@$(BIN)/pytest tests/lab/clients -m clients
 
 soak: $(READY)  ## one start of 12 min 30 s
-	@$(BIN)/python -m tests.soak
+	@$(BIN)/python -m tests.lab.soak
 
 watched: $(READY)  ## an hour of the watch on vLLM at changing load; writes docs/evidence/watch.md
-	@$(BIN)/python -m tests.watched
+	@$(BIN)/python -m tests.lab.watched
 
 full-memory: $(READY)  ## a program takes this machine's memory beside vLLM; writes docs/evidence/full-memory.md
-	@$(BIN)/python -m tests.full_memory
+	@$(BIN)/python -m tests.lab.full_memory
 
 simulate: $(READY)  ## the swap machine with two and three faults, and with a second intent; takes hours
-	@$(BIN)/python -m tests.simulation.levels long
+	@$(BIN)/python -m tests.swap.simulation.levels long
 
 bite: $(READY)  ## break each condition of the swap machine; the simulation must find it; takes hours
-	@$(BIN)/python -m tests.simulation.bite
+	@$(BIN)/python -m tests.swap.simulation.bite
 
 bench: $(READY)  ## benchmarks, compared as ratios within one run
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.lab.bench
 
 captures: $(READY)  ## docs/captures: a deploy, a swap under load, status and status --watch on two real nodes, as SVG
-	@$(BIN)/python -m tests.captures
+	@$(BIN)/python -m tests.lab.captures
 
 release: $(READY)  ## build, check and tag the version of sparkops/__init__.py; TAG= where it has one
 	@$(BIN)/python -m tests.packaging.release $(if $(TAG),--tag $(TAG))

@@ -18,46 +18,46 @@ from tests.places import CAPTURED
 TIMEOUT_S = 300  # only a hang takes so long: the slowest takes 24 s on two quiet cores, and several times that in CI
 TESTS = Path(__file__).parent
 LOCAL = {
-    "cli/test_recipes.py",
-    "cli/test_setup.py",
-    "cli/test_verbose.py",
-    "cli/test_verbs.py",
     "config/test_addresses_checked.py",
     "config/test_source.py",
-    "weights/test_describe.py",
-    "deploy/test_fitting.py",
-    "deploy/test_node_checks.py",
     "docs",
     "doctor/test_machine.py",
     "engine/test_endpoints.py",
     "fleet_unit",
     "gateway",
     "guard",
-    "guard_client/test_image.py",
-    "guard_client/test_leader.py",
-    "guard_client/test_leases.py",
-    "hub/test_pull.py",
-    "images/test_build.py",
-    "images/test_load.py",
-    "network/test_preflight.py",
-    "nodes/test_connect.py",
-    "nodes/test_docker_api.py",
-    "nodes/test_host_keys.py",
-    "nodes/test_http.py",
-    "nodes/test_local.py",
-    "nodes/test_ssh.py",
-    "nodes/test_streams.py",
-    "nodes/test_trace.py",
+    "node/test_connect.py",
+    "node/test_docker_api.py",
+    "node/test_host_keys.py",
+    "node/test_http.py",
+    "node/test_local.py",
+    "node/test_ssh.py",
+    "node/test_streams.py",
+    "node/test_trace.py",
+    "operator/build/guard/test_image.py",
+    "operator/build/hub/test_pull.py",
+    "operator/build/images/test_build.py",
+    "operator/build/images/test_load.py",
+    "operator/build/weights/test_copy.py",
+    "operator/build/weights/test_describe.py",
+    "operator/build/weights/test_look.py",
+    "operator/build/weights/test_scripts.py",
+    "operator/cli/test_recipes.py",
+    "operator/cli/test_setup.py",
+    "operator/cli/test_verbose.py",
+    "operator/cli/test_verbs.py",
+    "operator/demo/traffic",
+    "operator/deploy/test_fitting.py",
+    "operator/deploy/test_node_checks.py",
+    "operator/fleet/guards/test_leader.py",
+    "operator/fleet/guards/test_leases.py",
+    "operator/fleet/network/test_preflight.py",
+    "operator/fleet/transfer",
+    "operator/status/test_read.py",
+    "operator/status/test_unused.py",
     "packaging",
-    "smoke",
+    "serving/smoke",
     "standin",
-    "status/test_read.py",
-    "status/test_unused.py",
-    "traffic",
-    "transfer",
-    "weights/test_copy.py",
-    "weights/test_look.py",
-    "weights/test_scripts.py",
 }
 """Tests that run real programs, sockets and servers on this machine, or read whole corpora: for seconds."""
 WHOLE_FILE = "\npytestmark = pytest.mark.local"
@@ -81,7 +81,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "unit":
         return None
     is_local = collection_path.suffix == ".py" and WHOLE_FILE in collection_path.read_text()
-    return True if is_local or (LOCAL | {"containerd", "real", "gpu", "clients"}) & _below(collection_path) else None
+    return (
+        True
+        if is_local or (LOCAL | {"containerd", "real", "lab/gpu", "lab/clients"}) & _below(collection_path)
+        else None
+    )
 
 
 @pytest.hookimpl(wrapper=True)

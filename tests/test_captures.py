@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.captures import APPEAR, DOCS, animated, svg
+from tests.lab.captures import APPEAR, DOCS, animated, svg
 
 RED = "\x1b[31munreachable\x1b[0m\r\n"
 

@@ -21,8 +21,8 @@ from sparkops.operator.demo.traffic.sender import is_openai_error
 from sparkops.operator.fleet.network.facts import SECTIONS, parse_fabric
 from sparkops.operator.status.doctor import bundle
 from sparkops.serving.smoke import claims
-from tests.guard_client.test_leader import replying
-from tests.nodes.test_docker_api import engine
+from tests.node.test_docker_api import engine
+from tests.operator.fleet.guards.test_leader import replying
 from tests.test_architecture import FILES, NODES, relative
 
 NESTED = "[" * 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkops.engines import endpoints
 from sparkops.swap.model import Answer
 from tests.ports import free_port
-from tests.smoke.server import Player, to, whole
+from tests.serving.smoke.server import Player, to, whole
 
 
 def test_health_and_metrics_of_a_server_and_of_none() -> None:

@@ -16,7 +16,7 @@ VLLM_FILES = {
     "tests/real/test_swap_vllm.py",
 }
 """They share the image of the real vLLM, which takes minutes to build. Other files go to whichever worker is free."""
-DIRECTORIES = ("tests/containerd/", "tests/follower/", "tests/gateway/")
+DIRECTORIES = ("tests/containerd/", "tests/guard/docker/", "tests/gateway/")
 """All tests of one share nodes of their own."""
 SINGLE = ("tests/real/test_conformance.py", "tests/real/test_faults.py")
 """Each of their tests takes about a minute and begins with a service of its own."""
@@ -55,7 +55,7 @@ def group(nodeid: str) -> str:
 def order(nodeid: str) -> int:
     """Return what sorts the longest groups first and single tests last, so that workers end at about the same time."""
     longest = (
-        *("vllm", "tests/containerd/", "tests/follower/", "tests/real/test_agents.py", "tests/real/test_swap.py"),
+        *("vllm", "tests/containerd/", "tests/guard/docker/", "tests/real/test_agents.py", "tests/real/test_swap.py"),
         "tests/gateway/",
     )
     if group(nodeid) in longest:

@@ -16,8 +16,8 @@ from sparkops.operator.fleet.guards.leader import connect_guard, leading
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec
-from tests.deploy.states import serving
 from tests.fleet_unit.conftest import Make
+from tests.operator.deploy.states import serving
 
 LOST = RankSpec("n9", "q-9-r0")
 

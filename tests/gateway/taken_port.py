@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.gateway.attacked import attacked
-from tests.network import simultaneous
+from tests.operator.fleet.network import simultaneous
 
 BODY = b'{"model":"chat","prompt":"secret"}'
 REQUEST = b"POST /v1/completions HTTP/1.1\r\nhost: g\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (

@@ -13,14 +13,7 @@ from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.files import Secrets
-from tests.gateway.live import (
-    METRICS,
-    PATIENCE_S,
-    PORT,
-    SERVED_BY,
-    Answer,
-    Live,
-)
+from tests.gateway.live import METRICS, PATIENCE_S, PORT, SERVED_BY, Answer, Live
 
 pytestmark = pytest.mark.fleet
 

@@ -14,17 +14,7 @@ import pytest
 from sparkops.gateway import commands
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.image import Service
-from tests.gateway.live import (
-    CHAT,
-    ENGINES,
-    PORT,
-    RELEASES,
-    SERVED_BY,
-    Live,
-    is_documented_refusal,
-    refused,
-    wait_for,
-)
+from tests.gateway.live import CHAT, ENGINES, PORT, RELEASES, SERVED_BY, Live, is_documented_refusal, refused, wait_for
 from tests.gateway.streams import Stream
 
 pytestmark = pytest.mark.fleet

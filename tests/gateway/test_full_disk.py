@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tests.gateway.here import WITHIN_S, Program, configured
-from tests.gateway.test_program import CONFIG, disk  # noqa: F401  # a fixture
-from tests.guard.disk import FULL, fill, mounted
+from tests.gateway.test_program import disk  # noqa: F401 - a fixture
+from tests.guard.small_disk import FULL, fill, mounted
 from tests.ports import free_port
 
 pytestmark = pytest.mark.local
@@ -114,7 +114,7 @@ def test_a_gateway_takes_the_ports_over_from_one_that_ends(tmp_path: Path) -> No
     assert statuses[503] > before
 
 
-def test_a_write_that_is_torn_at_any_byte_leaves_the_state_before_it(disk: Any) -> None:  # noqa: F811
+def test_a_write_that_is_torn_at_any_byte_leaves_the_state_before_it(disk: Any) -> None:
     for number in range(3):
         disk.activate({"chat": f"be_{number}"})
     file = disk.STORE.file
@@ -130,7 +130,7 @@ def test_a_write_that_is_torn_at_any_byte_leaves_the_state_before_it(disk: Any) 
     assert disk.active() == {"chat": "be_torn"}
 
 
-def test_what_has_not_changed_is_not_written(disk: Any) -> None:  # noqa: F811
+def test_what_has_not_changed_is_not_written(disk: Any) -> None:
     disk.activate({"chat": "be_chat_blue"})
     before = disk.STORE.file.stat().st_mtime_ns, disk.SETTINGS.stat().st_ino
     disk.activate({"chat": "be_chat_blue"})

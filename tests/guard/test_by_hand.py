@@ -19,7 +19,7 @@ from sparkops.swap.follower import Record, report
 from sparkops.swap.model import Answer, RankSpec, Replica
 from sparkops.swap.orders import order
 from tests.guard.test_reproductions import BOOT, OLD, RELEASES, SERVING, runs
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
 
 SINCE_UNTIL = re.compile(r"--since=(\S+) --until=(\S+)")
 

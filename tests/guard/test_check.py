@@ -16,7 +16,7 @@ from sparkops.names import Slot
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Deployment, RankSpec, Replica
-from tests.guard.test_gateway_front import released
+from tests.guard.lead.test_gateway_front import released
 
 pytestmark = pytest.mark.local
 

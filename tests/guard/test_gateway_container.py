@@ -16,8 +16,8 @@ from sparkops.gateway import commands
 from sparkops.guard.lead.gateway_front import GatewayContainer
 from sparkops.node.local import LocalNode
 from sparkops.node.node import Stream
-from tests.guard.test_gateway_front import DRAINING, NEW
-from tests.nodes.recording import RecordingNode
+from tests.guard.lead.test_gateway_front import DRAINING, NEW
+from tests.node.recording import RecordingNode
 
 pytestmark = pytest.mark.unit
 

@@ -23,10 +23,10 @@ from sparkops.node.node import OnLine, Stream
 from sparkops.serving.memory.relief import LOOKS
 from sparkops.swap.model import Deployment, Replica
 from tests.guard.promoted import promoted_rank
-from tests.guard.test_memory_floor import Here
 from tests.guard.test_reproductions import BOOT, SERVING, leadership
-from tests.nodes.recording import RecordingNode
-from tests.nodes.threads import no_thread_starts
+from tests.guard.watch.test_memory_floor import Here
+from tests.node.recording import RecordingNode
+from tests.node.threads import no_thread_starts
 
 pytestmark = pytest.mark.local
 

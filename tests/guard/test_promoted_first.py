@@ -26,10 +26,10 @@ from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import order
-from tests.deploy.swaps import on, plan, refusal
-from tests.deploy.swaps import runs as container_of
 from tests.examples import release
 from tests.guard.test_reproductions import BOOT, runs
+from tests.operator.deploy.swaps import on, plan, refusal
+from tests.operator.deploy.swaps import runs as container_of
 
 CHAT, AGENT = RankSpec("n1", "chat-r0", 80.0, '{"x": 1}'), RankSpec("n1", "agent-r0", 80.0, '{"x": 2}')
 SERVING = Deployment("chat-1", Slot.BLUE, (Replica((CHAT,)),))

@@ -34,7 +34,7 @@ from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Mode
 from tests.guard.promoted import promoted_rank
 from tests.guard.test_reproductions import BOOT, NEW, OLD, RELEASES, SERVING
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
 
 pytestmark = pytest.mark.local
 

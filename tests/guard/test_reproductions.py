@@ -1,6 +1,6 @@
 """Faults of the first design in one guard: files, links, socket, memory. Names are those of the reproductions.
 
-The others are scenarios of the whole fleet: tests/simulation/test_reproductions.py.
+The others are scenarios of the whole fleet: tests/swap/simulation/test_reproductions.py.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Repli
 from sparkops.swap.orders import order
 from sparkops.swap.phases import RULES, drained
 from tests import examples
-from tests.guard.disk import fill, mounted
+from tests.guard.small_disk import fill, mounted
 from tests.guard.test_peers import ORDER, REPORT, Guard
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
 
 BOOT = NodeClock(1.0, "boot")
 OLD, NEW = (RankSpec("n1", name, 1.0, '{"a key of another version": 1}') for name in ("old-r0", "new-r0"))

@@ -32,10 +32,10 @@ from sparkops.swap.journal import HOUR_S
 from sparkops.swap.model import Answer, Mode, Phase
 from tests import examples
 from tests.guard.test_reproductions import BOOT, OLD, SERVING, begun, runs
-from tests.nodes.recording import RecordingNode
-from tests.nodes.threads import no_thread_starts
+from tests.node.recording import RecordingNode
+from tests.node.threads import no_thread_starts
 from tests.ports import free_port
-from tests.smoke.server import to
+from tests.serving.smoke.server import to
 
 PATIENCE_S = 60.0
 SERVES, FAILS = HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE

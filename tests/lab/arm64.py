@@ -34,10 +34,10 @@ from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import say
+from tests.lab.wheels import remote
+from tests.lab.wheels.images import BASE, CAPTURED, FREE, SITE, TEST, base_on
 from tests.real.program import Cli, Ran
 from tests.real.service import Service, with_gateway, write_inventory
-from tests.wheels import remote
-from tests.wheels.images import BASE, CAPTURED, FREE, SITE, TEST, base_on
 
 PAGE = CHECKOUT / "docs/evidence/arm64.md"
 README_RECIPE = "qwen3.6-35b-nvfp4"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from sparkops.config import inventory
-from tests import bench_copies, bench_gateway, bench_start, bench_status, bench_text, bench_watch
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.measuring import BIN, measure, run
+from tests.lab import bench_copies, bench_gateway, bench_start, bench_status, bench_text, bench_watch
+from tests.lab.measuring import BIN, measure, run
 
 RECIPE = "recipes/tiny-qwen3-cpu.yaml"
 

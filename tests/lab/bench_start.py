@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.measuring import BIN, ENVIRONMENT, measure, run
+from tests.lab.measuring import BIN, ENVIRONMENT, measure, run
 
 HELP_LIMIT, STATUS_LIMIT = 1.5, 3.0
 """Times that `--help`, and `status` before its first byte to a node, may take as long as `import typer`."""

@@ -1,7 +1,7 @@
 """`sparkops status` beside one cold `ssh NODE docker ps`, pyinfra and plain paramiko, in turns of one run.
 
 On two nodes: empty, with an idle service, and under load; and on 32 SSH endpoints of two empty nodes.
-`python -m tests.bench_status` prints a table; docs/evidence/status.md keeps one.
+`python -m tests.lab.bench_status` prints a table; docs/evidence/status.md keeps one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 from sparkops.config import inventory
 from tests.checkpoints import ssh_argv
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.measuring import BIN, measure, run
+from tests.lab.measuring import BIN, measure, run
 from tests.real.service import QUICK, Service, with_gateway
 
 LIMIT, MANY_LIMIT = 2.0, 4.0
@@ -67,7 +67,7 @@ def two_nodes(nodes: RealFleet, file: Path, home: Path) -> Cases:
     fleet = inventory.load(file)
     names, addresses = list(fleet.nodes)[:2], [node.address for node in nodes.nodes[:2]]
     ssh = [*ssh_argv(fleet, names[0], "ssh"), "docker", "ps"]
-    plain = [sys.executable, "-m", "tests.plain_paramiko", str(nodes.ssh_key), *addresses]
+    plain = [sys.executable, "-m", "tests.lab.plain_paramiko", str(nodes.ssh_key), *addresses]
     cases: Cases = {
         SSH: lambda: run(ssh),
         PARAMIKO: lambda: run(plain),

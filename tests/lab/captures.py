@@ -1,4 +1,4 @@
-"""`python -m tests.captures`: deploy, swap, `status` and `status --watch` on two real nodes with the stand-in, as SVG.
+"""`python -m tests.lab.captures`: deploy, swap, `status` and `status --watch` on two nodes with the stand-in, as SVG.
 
 The output is that of the programs; the deploys' comes through a pipe, so that no line of progress replaces another. The
 lines of the swap appear in the picture in the second in which they were printed.

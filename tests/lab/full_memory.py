@@ -24,10 +24,10 @@ from tests.fleet import entering
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
+from tests.lab.watched import WATCHED, tiny
 from tests.real.service import Service, wait_for
 from tests.real.test_watch import findings
 from tests.real.weights import resident
-from tests.watched import WATCHED, tiny
 
 PAGE = CHECKOUT / "docs/evidence/full-memory.md"
 MODEL = "tiny-qwen3"

@@ -1,6 +1,6 @@
 """`docker ps` on several nodes at once with paramiko alone: what `sparkops status` is measured beside.
 
-`python -m tests.plain_paramiko KEY ADDRESS...`
+`python -m tests.lab.plain_paramiko KEY ADDRESS...`
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from sparkops.node.http import MOST_BYTES, AnswerTooLong, session
 from sparkops.node.local import LocalNode
 from sparkops.node.node import Node
 from tests.http_server import Answer, Asked, answering
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
 
 NODE = LocalNode("here")
 

@@ -17,7 +17,7 @@ from sparkops.command import Command, Completed
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, NotReady, SparkopsError
 from sparkops.node.local import LocalNode
 from sparkops.node.streams import KEEP
-from tests.nodes.threads import no_thread_starts
+from tests.node.threads import no_thread_starts
 
 NODE = LocalNode("here")
 BIG = 20_000_000

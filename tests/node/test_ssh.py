@@ -22,7 +22,7 @@ from sparkops.node.node import Node
 from sparkops.operator.fleet.connect import Connector
 from sparkops.operator.fleet.ssh import SshNode
 from sparkops.operator.fleet.transfer.rendezvous import held_open
-from tests.nodes.ssh_server import SshServer
+from tests.node.ssh_server import SshServer
 
 FORGET = deque[str](maxlen=0).append
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sparkops.command import Command
 from sparkops.node.local import LocalNode
 from sparkops.node.streams import KEEP, PIECES, LineStream, Output, SharedStream, TooLong
-from tests.nodes.test_local import ends, wait_for
-from tests.nodes.threads import no_thread_starts
+from tests.node.test_local import ends, wait_for
+from tests.node.threads import no_thread_starts
 
 
 def read(*chunks: bytes) -> tuple[str, list[str]]:

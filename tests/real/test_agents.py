@@ -41,7 +41,7 @@ from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import FleetError
-from tests.guard.test_gateway_front import released
+from tests.guard.lead.test_gateway_front import released
 from tests.places import ROOT
 from tests.real.cases import some
 from tests.real.service import PATIENCE_S

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from sparkops.config import shipped
-from tests.arguments.command_lines import SCRIPT, WRONG, Judgement, to_judge, vllm_recipes
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.lab.arguments.command_lines import SCRIPT, WRONG, Judgement, to_judge, vllm_recipes
 from tests.real.program import Cli
 
 TINY = "tiny-qwen3-cpu"

@@ -1,4 +1,4 @@
-"""The traces of tests/conformance on real nodes: what the leader sees there is what the simulation sees.
+"""The traces of tests/swap/conformance on real nodes: what the leader sees there is what the simulation sees.
 
 It lies here, and not beside the traces, for the gateway and the service that the other tests of this directory use.
 """
@@ -21,12 +21,12 @@ from sparkops.swap import wire
 from sparkops.swap.fleet_state import GatewayView, Report
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Mode, Phase, RankSpec
-from tests.conformance.play import Play
-from tests.conformance.projection import Naming, Recording, Snapshot, differences, names_of
-from tests.conformance.traces import MORE, TRACES, Act, Ask, KillEngine, KillGuard, Role, StopByHand, Trace
 from tests.fleet.shell import client
 from tests.real.cases import some
 from tests.real.service import GATEWAY, PATIENCE_S, QUICK, RELAY, Service
+from tests.swap.conformance.play import Play
+from tests.swap.conformance.projection import Naming, Recording, Snapshot, differences, names_of
+from tests.swap.conformance.traces import MORE, TRACES, Act, Ask, KillEngine, KillGuard, Role, StopByHand, Trace
 
 pytestmark = pytest.mark.fleet
 

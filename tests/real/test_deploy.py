@@ -16,11 +16,11 @@ from pydantic import TypeAdapter
 from sparkops.config.inventory import Fleet
 from sparkops.operator.status.picture import Status
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.operator.demo.traffic.openai_clients import Clients
 from tests.real.evidence import saved
 from tests.real.program import RECIPE, Cli
 from tests.real.service import Service
 from tests.real.test_build import wait_until
-from tests.traffic.openai_clients import Clients
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("model")]
 

@@ -14,7 +14,7 @@ import yaml
 from sparkops.config import inventory
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.monitoring.test_prometheus import firing, health, prometheus, until
+from tests.operator.status.monitoring.test_prometheus import firing, health, prometheus, until
 from tests.real.program import Cli
 from tests.real.service import GATEWAY, Service, wait_for, write_inventory
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab.soak import SILENT_S, START_S
 from tests.real.service import Service
-from tests.soak import SILENT_S, START_S
 
 pytestmark = pytest.mark.fleet
 FASTER = 10.0

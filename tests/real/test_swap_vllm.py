@@ -12,10 +12,10 @@ from sparkops.serving import engine_spec
 from sparkops.swap.model import RankSpec
 from tests import checkpoints
 from tests.fleet.fleet import Fleet as RealFleet
+from tests.operator.demo.traffic.openai_clients import Clients
 from tests.real.program import RECIPE, Cli, Ran
 from tests.real.service import GATEWAY, Service
 from tests.real.test_ports import reached_from, reached_from_here
-from tests.traffic.openai_clients import Clients
 
 pytestmark = [pytest.mark.vllm, pytest.mark.matrix]
 

@@ -12,7 +12,7 @@ import requests
 import yaml
 
 from tests.fleet.node import FleetNode
-from tests.network import simultaneous
+from tests.operator.fleet.network import simultaneous
 from tests.real.service import GATEWAY, Service, unused, wait_for
 
 pytestmark = pytest.mark.fleet

@@ -8,9 +8,9 @@ import pytest
 
 from sparkops.config.recipe import Recipe
 from sparkops.operator.build.images.arguments import command_lines
-from tests.arguments import page
-from tests.arguments.command_lines import digest, recipes, vllm_recipes
-from tests.arguments.page import ACCEPTED, NEWEST, NOT_RUN, Row
+from tests.lab.arguments import page
+from tests.lab.arguments.command_lines import digest, recipes, vllm_recipes
+from tests.lab.arguments.page import ACCEPTED, NEWEST, NOT_RUN, Row
 
 RECIPES = recipes()
 ROWS = {row.recipe: row for row in page.rows()}

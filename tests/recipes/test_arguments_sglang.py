@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.arguments.sglang import ACCEPTED, PAGE, command_lines, digest, sglang_recipes
+from tests.lab.arguments.sglang import ACCEPTED, PAGE, command_lines, digest, sglang_recipes
 
 ROWS = [
     tuple(part.strip() for part in line.strip("|").split("|"))

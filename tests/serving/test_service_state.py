@@ -17,8 +17,8 @@ from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.wire import WireError
-from tests.deploy.states import EMPTY, REPLY, deployed, reported, serving, swapping
-from tests.deploy.swaps import NEW, OLD
+from tests.operator.deploy.states import EMPTY, REPLY, deployed, reported, serving, swapping
+from tests.operator.deploy.swaps import NEW, OLD
 
 
 def test_a_reply_is_read_back_as_the_leader_has_sent_it() -> None:

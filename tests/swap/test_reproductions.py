@@ -1,7 +1,7 @@
 """Each fault of the first design and the test that shows the right end: by name of its reproduction.
 
-Scenarios of the whole fleet are in tests/simulation, those of one guard (files, links, socket, memory) in tests/guard,
-and what only real nodes show in tests/real.
+Scenarios of the whole fleet are in tests/swap/simulation, those of one guard (files, links, socket, memory) in
+tests/guard, and what only real nodes show in tests/real.
 """
 
 from __future__ import annotations

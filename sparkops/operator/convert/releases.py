@@ -125,7 +125,7 @@ TYPES = (
 
 vLLM: min_vllm_version in vllm-project/recipes, a shipped recipe, or the list of models in the wheel. Configuration:
 vllm/transformers_utils/config.py of the wheels, models/auto of Transformers 5.5.3 and 5.16.1. Read on 25 November 2026;
-`python -m tests.arguments.model_types` compares the configurations with the wheels again.
+`python -m tests.lab.arguments.model_types` compares the configurations with the wheels again.
 """
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparkops.errors import SparkopsError
 from sparkops.guard.disk.durable import BLOCK, Durable, Unreadable, make_directory, replace_file
-from tests.guard.disk import FULL, fill, in_image, mounted, punch
+from tests.guard.small_disk import FULL, fill, in_image, mounted, punch
 
 OLD, NEW = b"revision 41", b"revision 42, longer"
 SECTOR = 512

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from sparkops.guard.follow.engines import LOG_BYTES, LOG_CHARACTERS, Engines
-from tests.nodes.test_docker_api import TTY, ApiNode
+from tests.node.test_docker_api import TTY, ApiNode
 
 
 def test_of_a_log_with_long_lines_the_evidence_has_fewer() -> None:

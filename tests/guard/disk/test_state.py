@@ -23,8 +23,8 @@ from sparkops.swap import wire
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
-from tests.guard.disk import fill, mounted
-from tests.guard.test_gateway_front import released
+from tests.guard.lead.test_gateway_front import released
+from tests.guard.small_disk import fill, mounted
 
 RANK = RankSpec("spark-1", "chat-q-1-blue", 61.5, '{"image": "sha256:1"}')
 DEPLOYMENT = Deployment("q-1", Slot.BLUE, (Replica((RANK, RankSpec("spark-2", "chat-q-1-blue"))),))

@@ -9,8 +9,8 @@ import pytest
 
 from sparkops.guard.follow import filter as ports
 from tests.fleet import engine
-from tests.follower import here
-from tests.follower.here import Here
+from tests.guard.docker import here
+from tests.guard.docker.here import Here
 
 
 @pytest.fixture(scope="session")

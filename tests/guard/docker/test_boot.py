@@ -14,7 +14,7 @@ from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.journal import HOUR_S, RESTARTS
 from sparkops.swap.model import Deployment, RankSpec
 from tests.fleet.shell import docker
-from tests.follower.here import Here, inspect, recipe
+from tests.guard.docker.here import Here, inspect, recipe
 
 pytestmark = pytest.mark.fleet
 SLOW_S = 600.0

@@ -11,7 +11,7 @@ from sparkops.serving import engine_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Mode, Phase
 from tests.fleet.shell import docker
-from tests.follower.here import Here, inspect, recipe
+from tests.guard.docker.here import Here, inspect, recipe
 
 pytestmark = pytest.mark.fleet
 

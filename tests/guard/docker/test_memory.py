@@ -13,8 +13,8 @@ from sparkops.node import host
 from sparkops.serving.memory.relief import FLOOR_GIB, LOOKS
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Phase
-from tests.follower.here import Here, inspect, recipe
-from tests.follower.test_boot import crash, promoted, restarts
+from tests.guard.docker.here import Here, inspect, recipe
+from tests.guard.docker.test_boot import crash, promoted, restarts
 
 pytestmark = pytest.mark.fleet
 LITTLE = 0.05

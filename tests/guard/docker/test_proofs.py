@@ -14,8 +14,8 @@ from sparkops.node.docker.facts import parse_container
 from sparkops.serving import engine_spec
 from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Answer, Phase
-from tests.follower.here import Here, inspect, recipe
-from tests.follower.test_starts import evidence
+from tests.guard.docker.here import Here, inspect, recipe
+from tests.guard.docker.test_starts import evidence
 from tests.http_server import Answer as Answered
 from tests.http_server import Asked, answering
 

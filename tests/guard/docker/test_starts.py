@@ -13,7 +13,7 @@ from sparkops.serving.startup.estimate import Started
 from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.model import Phase
 from tests.fleet.shell import docker
-from tests.follower.here import Here, inspect, recipe
+from tests.guard.docker.here import Here, inspect, recipe
 
 pytestmark = pytest.mark.fleet
 FOUND = (EngineState.LOADING, EngineState.HEALTHY)

@@ -21,7 +21,7 @@ from sparkops.swap.fleet_state import EngineState
 from sparkops.swap.model import Deployment, RankSpec
 from tests import examples
 from tests.fleet.shell import client
-from tests.follower.here import Here, inspect
+from tests.guard.docker.here import Here, inspect
 
 pytestmark = pytest.mark.fleet
 

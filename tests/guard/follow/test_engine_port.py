@@ -21,7 +21,7 @@ from sparkops.swap.orders import order
 from tests.guard.test_reproductions import BOOT, NEW, begun, runs
 from tests.guard.test_restarted import engine, until
 from tests.ports import free_port
-from tests.smoke.server import to
+from tests.serving.smoke.server import to
 
 ME = os.geteuid()
 

@@ -20,8 +20,8 @@ from sparkops.names import Slot
 from sparkops.node.local import LocalNode
 from sparkops.swap.model import Deployment, RankSpec, Replica
 from sparkops.swap.orders import order
-from tests.guard.test_gateway_front import released
-from tests.guard.test_state import JOURNAL
+from tests.guard.disk.test_state import JOURNAL
+from tests.guard.lead.test_gateway_front import released
 
 
 def test_a_new_copy_of_the_journal_ends_the_secrets_of_releases_that_have_left_it(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from sparkops.swap.model import Answer, Deployment, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe
 from tests.executors import AtOnce, NoThreads
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
 
 pytestmark = pytest.mark.unit
 

@@ -23,9 +23,9 @@ from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, Rep
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Deployment, Mode, Phase, Replica
-from tests.deploy.states import serving, swapping
 from tests.examples import IMAGE_ID, INPUTS, recipe
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
+from tests.operator.deploy.states import serving, swapping
 from tests.places import ROOT
 
 pytestmark = pytest.mark.unit

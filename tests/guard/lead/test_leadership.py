@@ -31,7 +31,7 @@ from sparkops.swap.intents import Forget, NothingToDo, Refused
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Limits, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import Armed, order
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
 
 RELEASE = Deployment("q-1", Slot.BLUE, (Replica((RankSpec("n1", "q-1-r0"),)),))
 PATIENCE_S = 60.0

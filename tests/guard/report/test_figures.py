@@ -17,8 +17,8 @@ from sparkops.guard.report.figures import Figures
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Mode
-from tests.deploy.states import deployed, reported, serving
 from tests.fleet_unit.machine import inspect
+from tests.operator.deploy.states import deployed, reported, serving
 
 pytestmark = pytest.mark.unit
 ACTIVE = serving().journal

@@ -21,8 +21,8 @@ from sparkops.guard.report import monitoring
 from sparkops.guard.report.exposition import EngineFigures, GuardFigures, PeerFigures, ServiceFigures, text
 from sparkops.guard.report.monitoring import FiguresServer, allowed
 from sparkops.swap.model import Answer, Phase
-from tests.deploy.states import swapping
 from tests.examples import HOST, container, rank
+from tests.operator.deploy.states import swapping
 from tests.ports import free_port
 
 KEY, OTHER = "k" * 32, "o" * 32

@@ -22,11 +22,11 @@ from sparkops.operator.status.picture import Health
 from sparkops.operator.status.read import Reader
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
-from tests.deploy.states import deployed
 from tests.docker_socket import DockerSocket, docker_socket
 from tests.fleet_unit.machine import inspect
 from tests.guard_peer import Peer
 from tests.http_server import Answer, Asked, answering
+from tests.operator.deploy.states import deployed
 
 pytestmark = pytest.mark.local
 

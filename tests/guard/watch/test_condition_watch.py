@@ -21,8 +21,8 @@ from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.follower import Record
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
-from tests.deploy.states import reported, serving
 from tests.examples import HOST
+from tests.operator.deploy.states import reported, serving
 
 pytestmark = pytest.mark.unit
 ACTIVE = serving().journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkops.guard.watch.workers import Workers
-from tests.nodes.threads import no_thread_starts
+from tests.node.threads import no_thread_starts
 
 pytestmark = pytest.mark.local
 

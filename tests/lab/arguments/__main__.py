@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sparkops.operator.convert import releases
-from tests.arguments import page, scratch
-from tests.arguments.command_lines import WRONG, Judgement, recipes, to_judge, vllm_recipes
-from tests.arguments.page import ACCEPTED, NEWEST, NOT_RUN, Parser
 from tests.fleet.shell import say, step
-from tests.wheels import remote
+from tests.lab.arguments import page, scratch
+from tests.lab.arguments.command_lines import WRONG, Judgement, recipes, to_judge, vllm_recipes
+from tests.lab.arguments.page import ACCEPTED, NEWEST, NOT_RUN, Parser
+from tests.lab.wheels import remote
 
 
 def main() -> int:

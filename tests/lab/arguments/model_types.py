@@ -1,4 +1,4 @@
-"""Compare the model types that import knows with the wheels: `python -m tests.arguments.model_types`.
+"""Compare the model types that import knows with the wheels: `python -m tests.lab.arguments.model_types`.
 
 Fails on a difference. Only the classes that read config.json are compared (vllm/transformers_utils/config.py,
 transformers/models/auto), not those of the model itself.
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 
 from sparkops.operator.convert.releases import RELEASES, TYPES, Release, loads
-from tests.wheels import remote
+from tests.lab.wheels import remote
 
 CLASS = re.compile(r"""["(]?([\w.-]+)["']?(?:, |: |=)["']\w*Config["']""")
 """A model type and the class that reads its configuration, in each form of the two packages."""

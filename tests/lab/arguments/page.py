@@ -9,8 +9,8 @@ from typing import Self
 
 from sparkops.config.recipe import Recipe
 from sparkops.operator.convert.vllm_023 import RELEASE
-from tests.arguments.command_lines import digest
-from tests.gpu.evidence import cell
+from tests.lab.arguments.command_lines import digest
+from tests.lab.gpu.evidence import cell
 from tests.places import ROOT
 
 PAGE = ROOT / "docs/evidence/arguments.md"

@@ -12,9 +12,9 @@ from email.parser import HeaderParser
 from pathlib import Path
 
 from sparkops.config import recipe_file, shipped
-from tests.arguments.command_lines import SCRIPT, Judgement
 from tests.fleet.inventory import pip_settings, wheel_folder
-from tests.wheels.remote import UV, Wheel
+from tests.lab.arguments.command_lines import SCRIPT, Judgement
+from tests.lab.wheels.remote import UV, Wheel
 
 LEFT_OUT = (
     *("fastsafetensors", "flashinfer-cubin", "flashinfer-python", "humming-kernels", "instanttensor", "ninja", "numba"),

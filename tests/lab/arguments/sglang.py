@@ -19,13 +19,13 @@ from sparkops.engines import ENGINES
 from sparkops.names import Slot
 from sparkops.node.docker import ranks
 from sparkops.operator.build.images.arguments import SEAT
-from tests.arguments import scratch
-from tests.arguments.command_lines import recipes
 from tests.fleet.inventory import pip_settings, wheel_folder
 from tests.fleet.shell import say, step
-from tests.gpu.evidence import cell
+from tests.lab.arguments import scratch
+from tests.lab.arguments.command_lines import recipes
+from tests.lab.gpu.evidence import cell
+from tests.lab.wheels import remote
 from tests.places import ROOT
-from tests.wheels import remote
 
 RELEASE = "sglang==0.5.23"
 PAGE = ROOT / "docs/evidence/arguments-sglang.md"

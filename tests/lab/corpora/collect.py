@@ -1,4 +1,4 @@
-"""Choose files for the corpus: `python -m tests.corpora.collect CLONES` prints one line for each.
+"""Choose files for the corpus: `python -m tests.lab.corpora.collect CLONES` prints one line for each.
 
 CLONES is a directory of bare git clones, OWNER+NAME/repo each; every recipe of them is taken once.
 docs/evidence has those that were chosen on 22 November 2026; `recorded` reads them again.

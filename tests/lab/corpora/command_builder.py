@@ -1,4 +1,4 @@
-"""Compare imports with vllm-project's own program: `python -m tests.corpora.command_builder CHECKOUT`.
+"""Compare imports with vllm-project's own program: `python -m tests.lab.corpora.command_builder CHECKOUT`.
 
 CHECKOUT is one of vllm-project/recipes in which `node scripts/build-recipes-api.mjs` has run: public/ has what its
 command builder generates for each variant and hardware. Model, image, flags and variables of each variant for a DGX

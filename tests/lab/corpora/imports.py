@@ -1,9 +1,9 @@
-"""Import every recipe of repositories: `python -m tests.corpora.imports CLONES` writes docs/evidence/imports.md.
+"""Import every recipe of repositories: `python -m tests.lab.corpora.imports CLONES` writes docs/evidence/imports.md.
 
-CLONES is a directory of bare git clones, OWNER+NAME/repo each, as of tests.corpora.collect. A recipe is a YAML file in
-the format of spark-vllm-docker, sparkrun or vllm-project/recipes, the same content counts once, and each named variant
-counts as one. It lies beside its own mods; others come from --mods OWNER+NAME, a checkout of
-spark-vllm-docker. The parser of the release that an import pins judges its arguments (tests/arguments/scratch.py).
+CLONES is a directory of bare git clones, OWNER+NAME/repo each, as of tests.lab.corpora.collect. A recipe is a YAML file
+in the format of spark-vllm-docker, sparkrun or vllm-project/recipes, the same content counts once, and each named
+variant counts as one. It lies beside its own mods; others come from --mods OWNER+NAME, a checkout of
+spark-vllm-docker. The parser of the release that an import pins judges its arguments (tests/lab/arguments/scratch.py).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from sparkops.operator.build.images.arguments import command_lines
 from sparkops.operator.convert import other_tools
 from sparkops.operator.convert.conversion import Choices, Conversion
 from sparkops.operator.convert.releases import RELEASES
-from tests.arguments import scratch
-from tests.corpora.command_builder import variants
-from tests.gpu.evidence import cell
+from tests.lab.arguments import scratch
+from tests.lab.corpora.command_builder import variants
+from tests.lab.gpu.evidence import cell
+from tests.lab.wheels import remote
 from tests.places import ROOT
-from tests.wheels import remote
 
 PAGE = ROOT / "docs/evidence/imports.md"
 THEIRS = ("recipe_version", "runtime", "command", "defaults", "container")
@@ -46,8 +46,8 @@ ANOTHER = re.compile(r"expected a (vLLM runtime|runtime of vLLM or SGLang)")
 IMAGE = "registry.example/of-the-original:latest"
 HEAD = """# Imports of public recipes
 
-Written on {day} by `python -m tests.corpora.imports`. Files with the same content count once, and each named variant
-(of vllm-project: for a DGX Spark) counts as one. `--mods` was given, a checkout of spark-vllm-docker. Refused ones were
+Written on {day} by `python -m tests.lab.corpora.imports`. Files with the same content count once, and each named
+variant (of vllm-project: for a DGX Spark) counts as one. `--mods` was given, a checkout of spark-vllm-docker. Refused ones were
 imported again with `--use`, which leaves flags of forks to the parser of a finished image.
 
 "Its own parser" is that of the vLLM which the new recipe pins, from the wheel for arm64. A recipe for a finished image

@@ -1,4 +1,4 @@
-"""Run import over the corpus again: `python -m tests.corpora.judge CLONES` rewrites docs/evidence/recipes.jsonl.
+"""Run import over the corpus again: `python -m tests.lab.corpora.judge CLONES` rewrites docs/evidence/recipes.jsonl.
 
 A judgement is by hand: WRONG names all that was judged false, with the reason. A change of import that gives other
 results needs new judgements.
@@ -18,7 +18,7 @@ from sparkops.config import source
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
 from sparkops.operator.convert import other_tools
-from tests.corpora.collect import Entry, recorded
+from tests.lab.corpora.collect import Entry, recorded
 from tests.places import ROOT
 
 EVIDENCE = ROOT / "docs" / "evidence" / "recipes.jsonl"

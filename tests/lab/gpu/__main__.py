@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.shell import FleetError, say
-from tests.gpu import machine
-from tests.gpu.options import Options
+from tests.lab.gpu import machine
+from tests.lab.gpu.options import Options
 
 PARTS = {1: ("one", "failures", "research"), 2: ("one", "failures", "research", "two")}
 HELP = {
     "name": "name of the report, docs/evidence/gpu-NAME.md",
-    "recipe": "recipe of tests/gpu/recipes for one node: gpu-tiny (vLLM 0.23.0), gpu-tiny-0.33 or gpu-tiny-sglang",
+    "recipe": "recipe of tests/lab/gpu/recipes for one node: gpu-tiny (vLLM 0.23.0), gpu-tiny-0.33 or gpu-tiny-sglang",
     "wheels": "directory of wheels, in place of the package index",
     "debian": "tar of a Debian trixie root with the packages of nodes, gateway and guard",
     "base": "tar of the image that the recipe builds on, from docker save",
@@ -27,7 +27,7 @@ HELP = {
 
 def main() -> int:
     """Run the parts that this machine has GPUs for. Returns pytest's exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.gpu", description=__doc__)
     for field in fields(Options):
         parser.add_argument(f"--{field.name}", default=field.default, help=HELP[field.name])
     parser.add_argument("--part", action="append", choices=PARTS[2], help="run this part only (repeatable)")

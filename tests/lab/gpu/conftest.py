@@ -18,11 +18,11 @@ from tests.fleet import engine
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.images import exists
 from tests.fleet.shell import docker, run
-from tests.gpu import machine, models, options, wheels
-from tests.gpu.evidence import Evidence
-from tests.gpu.lab import RECIPES, Lab
-from tests.gpu.machine import Gpu
-from tests.gpu.options import Options
+from tests.lab.gpu import machine, models, options, wheels
+from tests.lab.gpu.evidence import Evidence
+from tests.lab.gpu.lab import RECIPES, Lab
+from tests.lab.gpu.machine import Gpu
+from tests.lab.gpu.options import Options
 from tests.real.program import Cli
 
 DEBIAN = "debian:trixie-slim"

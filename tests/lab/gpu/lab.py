@@ -14,11 +14,11 @@ import requests
 
 from sparkops.config import recipe_file
 from sparkops.operator.demo.traffic.generator import Traffic
-from tests.gpu.evidence import Evidence
+from tests.lab.gpu.evidence import Evidence
 from tests.real.program import Cli, Ran
 from tests.real.service import wait_for
 
-RECIPES = Path("tests/gpu/recipes")
+RECIPES = Path("tests/lab/gpu/recipes")
 """Relative to the checkout, where sparkops runs: the report shows no path of the machine."""
 SETTLED_S = 150.0
 QUESTION, ANSWER = "What is the capital of France?", "Paris"

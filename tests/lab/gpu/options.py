@@ -34,7 +34,7 @@ class Options:
 
 
 def given() -> Options:
-    """Return the options of `python -m tests.gpu`; the defaults where pytest was started by hand."""
+    """Return the options of `python -m tests.lab.gpu`; the defaults where pytest was started by hand."""
     return Options(**json.loads(os.environ.get(VARIABLE, "{}")))
 
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from sparkops.node.host import GIB
-from tests.gpu import machine
-from tests.gpu.lab import Lab
+from tests.lab.gpu import machine
+from tests.lab.gpu.lab import Lab
 
 pytestmark = pytest.mark.gpu
 QUICK = {"vllm": {"args.enforce-eager": "true"}, "sglang": {"args.disable-cuda-graph": "true"}}

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.fleet.shell import run
-from tests.gpu.lab import Lab
+from tests.lab.gpu.lab import Lab
 from tests.real.service import wait_for
 
 pytestmark = pytest.mark.gpu

@@ -8,8 +8,8 @@ import pytest
 
 from sparkops.config import inventory
 from sparkops.node.docker.commands import gpu as gpu_options
-from tests.gpu import models
-from tests.gpu.lab import Lab
+from tests.lab.gpu import models
+from tests.lab.gpu.lab import Lab
 
 pytestmark = pytest.mark.gpu
 

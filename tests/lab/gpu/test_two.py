@@ -19,12 +19,12 @@ from tests.fleet.fleet import run_for_all
 from tests.fleet.network import subnet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import client, docker, pipe
-from tests.gpu import machine, models
-from tests.gpu.conftest import HOME, build, sized
-from tests.gpu.evidence import Evidence
-from tests.gpu.lab import RECIPES, Lab
-from tests.gpu.machine import Gpu
-from tests.gpu.options import Options
+from tests.lab.gpu import machine, models
+from tests.lab.gpu.conftest import HOME, build, sized
+from tests.lab.gpu.evidence import Evidence
+from tests.lab.gpu.lab import RECIPES, Lab
+from tests.lab.gpu.machine import Gpu
+from tests.lab.gpu.options import Options
 from tests.real.program import Cli
 from tests.real.service import wait_for
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.evidence import CHECKOUT, Evidence, scrubbed
+from tests.lab.gpu.evidence import CHECKOUT, Evidence, scrubbed
 
 UUID = "GPU-1b0c7f6e-5a2d-4e0f-9c3b-0123456789ab"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparkops.config.node import Gpu as Way
-from tests.gpu import machine
-from tests.gpu.machine import Gpu
+from tests.lab.gpu import machine
+from tests.lab.gpu.machine import Gpu
 
 LDCONFIG = """\
 1432 libs found in cache `/etc/ld.so.cache'

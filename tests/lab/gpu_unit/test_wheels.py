@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.gpu import wheels
+from tests.lab.gpu import wheels
 
 pytestmark = pytest.mark.local
 

@@ -1,4 +1,4 @@
-"""`make wheel-facts`: writes tests/wheels/facts.json and docs/evidence/wheels.md."""
+"""`make wheel-facts`: writes tests/lab/wheels/facts.json and docs/evidence/wheels.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 import json
 
 from sparkops.config import recipe_file, shipped
-from tests.wheels import facts, table
+from tests.lab.wheels import facts, table
 
 
 def main() -> None:

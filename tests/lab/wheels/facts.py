@@ -25,7 +25,7 @@ from elftools.elf.elffile import ELFFile
 from sparkops.config import shipped
 from sparkops.config.recipe import Recipe
 from sparkops.operator.convert.releases import RELEASES
-from tests.wheels.remote import Wheel, find
+from tests.lab.wheels.remote import Wheel, find
 
 FACTS = Path(__file__).with_name("facts.json")
 MODS = shipped.PACKAGE.parent / "templates/mods"

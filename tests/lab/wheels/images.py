@@ -28,10 +28,10 @@ from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.fleet.shell import FleetError, say
+from tests.lab.wheels import remote
 from tests.real.program import RECIPE as CPU_RECIPE
 from tests.real.program import Cli
 from tests.real.service import write_inventory
-from tests.wheels import remote
 
 PAGE = CHECKOUT / "docs/evidence/images.md"
 FAULTY = "## The same images with one fault"

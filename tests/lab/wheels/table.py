@@ -9,7 +9,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.engines.image_facts import GateVerdict, ImageFacts, ImportAnswer, KernelFacts
 from sparkops.operator.build.images import gate
 from tests.fleet.fleet import CHECKOUT
-from tests.wheels.facts import WheelFacts
+from tests.lab.wheels.facts import WheelFacts
 
 PAGE = CHECKOUT / "docs/evidence/wheels.md"
 RUN = {
@@ -36,7 +36,7 @@ def page(recipes: Sequence[Recipe], read: Mapping[str, Any]) -> str:
     lines = [
         "# Wheels, arguments, mods and gate of each recipe",
         "",
-        f"Written by `make wheel-facts` from the package index on {read['read']}; all facts: tests/wheels/facts.json.",
+        f"Written by `make wheel-facts` from the package index on {read['read']}; facts: tests/lab/wheels/facts.json.",
         "The wheel is the one for arm64. Where a recipe builds vLLM from source or uses a finished image, it is the",
         "wheel of that release, and the image may differ from it. Arguments: [arguments.md](arguments.md). A predicted",
         "gate compares the compiled modules of the wheel with those that its platform code imports; it says nothing",

@@ -14,8 +14,8 @@ from sparkops.config.recipe import Recipe
 from sparkops.engines.vllm.gate import NO_KERNELS
 from sparkops.operator.convert.releases import RELEASES
 from tests.examples import recipe as example
-from tests.wheels import facts, table
-from tests.wheels.facts import FACTS, MODS, WheelFacts
+from tests.lab.wheels import facts, table
+from tests.lab.wheels.facts import FACTS, MODS, WheelFacts
 
 READ = json.loads(FACTS.read_text())
 RECIPES = [recipe_file.load(file) for file in shipped.recipes().values()]

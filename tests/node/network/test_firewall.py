@@ -307,7 +307,7 @@ SYN_ACK_ONLY = """table inet sparkops {
 @pytest.mark.parametrize(
     ("program", "taken", "refused"),
     [
-        (("tests.network.simultaneous", "case"), "tried taken", "tried TimeoutError"),
+        (("tests.operator.fleet.network.simultaneous", "case"), "tried taken", "tried TimeoutError"),
         (("tests.gateway.taken_port",), "tried 200 taken", "tried 503 refused"),
     ],
     ids=["a client", "the gateway"],

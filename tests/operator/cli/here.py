@@ -19,11 +19,11 @@ from sparkops.node.node import DIAL
 from sparkops.operator.build.gateway.image import Service
 from sparkops.operator.deploy.agents import agents, gateway_agent
 from tests import fork_server, relay
-from tests.cli.conftest import Ran
 from tests.fleet_unit.gate import Gate
 from tests.fleet_unit.listener import Listener
 from tests.fleet_unit.machine import Facts, Machine, inspect
 from tests.guard_peer import Peer, serve
+from tests.operator.cli.conftest import Ran
 
 INVENTORY = "nodes:\n  here: {transport: local}\ngateway: {node: here, address: 127.0.0.1}\n"
 PROGRAM = """#!/bin/sh

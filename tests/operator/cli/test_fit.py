@@ -10,9 +10,9 @@ import yaml
 
 from sparkops.config import lock, recipe_file
 from sparkops.config.lock import Described, Lock, Parent
-from tests.cli.conftest import Sparkops
 from tests.examples import RECIPE, recipe
-from tests.memory.configs import TINY
+from tests.operator.cli.conftest import Sparkops
+from tests.operator.deploy.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor
 
 pytestmark = pytest.mark.local

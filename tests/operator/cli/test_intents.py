@@ -17,9 +17,9 @@ from sparkops.operator.build.gateway.image import Service
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
-from tests.cli.here import Here, install
-from tests.deploy.states import serving
 from tests.examples import RECIPE
+from tests.operator.cli.here import Here, install
+from tests.operator.deploy.states import serving
 
 pytestmark = pytest.mark.local
 STARTS_MANY = pytest.mark.timeout(180)  # up to nine processes, while other tests have the cores

@@ -16,7 +16,7 @@ from sparkops import __version__
 from sparkops.config import assets
 from sparkops.operator.cli.main import app
 from sparkops.operator.cli.options import seconds
-from tests.cli.conftest import Sparkops
+from tests.operator.cli.conftest import Sparkops
 
 VERBS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 IMPORTS = "import sys, time\nfrom sparkops.operator.cli.main import app, main\n"

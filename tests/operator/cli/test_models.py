@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from sparkops.operator.cli import models
-from tests.cli.conftest import Sparkops
+from tests.operator.cli.conftest import Sparkops
 
 VERBS = typer.main.get_command(models.family).commands  # type: ignore[attr-defined]
 INVENTORY = "nodes:\n  n1: {address: 192.0.2.1}\n  n2: {address: 192.0.2.2}\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparkops.operator.status.monitoring import files
-from tests.cli.conftest import Sparkops
-from tests.monitoring.conftest import fleet_of
+from tests.operator.cli.conftest import Sparkops
+from tests.operator.status.monitoring.conftest import fleet_of
 
 
 def test_the_verb_writes_the_files_and_names_the_next_step(sparkops: Sparkops, tmp_path: Path) -> None:

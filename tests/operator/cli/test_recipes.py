@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from sparkops.config import recipe_file, shipped
-from tests.cli.conftest import Sparkops
 from tests.examples import RECIPE
+from tests.operator.cli.conftest import Sparkops
 from tests.places import ROOT
 
 NAMES = [*shipped.recipes()]

@@ -11,8 +11,8 @@ import yaml
 
 from sparkops.config import inventory
 from sparkops.operator.fleet.host_keys import fingerprint_of
-from tests.cli.conftest import Sparkops
-from tests.nodes.ssh_server import SshServer, listening
+from tests.node.ssh_server import SshServer, listening
+from tests.operator.cli.conftest import Sparkops
 from tests.places import ROOT
 
 DOCS = ROOT / "docs"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Sparkops
-from tests.status.test_read import Docker, give_gpu
+from tests.operator.cli.conftest import Sparkops
+from tests.operator.status.test_read import Docker, give_gpu
 from tests.terminal import terminal
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

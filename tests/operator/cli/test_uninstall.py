@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Sparkops
+from tests.operator.cli.conftest import Sparkops
 
 pytestmark = pytest.mark.unit
 

@@ -14,9 +14,9 @@ import pytest
 from sparkops.config.release import Rank
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.image import Service
-from tests.cli.here import INVENTORY, Here, install
 from tests.examples import RECIPE, release
 from tests.fleet_unit.machine import inspect
+from tests.operator.cli.here import INVENTORY, Here, install
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]  # several processes, while other tests have the cores
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Sparkops
+from tests.operator.cli.conftest import Sparkops
 
 READS = "here: python3 -c 'import json, sys; "
 REFUSED = "here: the user has no access to Docker"

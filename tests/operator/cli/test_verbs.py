@@ -10,7 +10,7 @@ import pytest
 from typer.core import TyperGroup
 
 from sparkops.operator.cli.verbs import GROUPS, VERBS
-from tests.cli.conftest import Sparkops
+from tests.operator.cli.conftest import Sparkops
 
 HEAVY = ("docker", "jinja2", "paramiko", "pydantic", "requests", "rich", "yaml")
 IMPORTED = """

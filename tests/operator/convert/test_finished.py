@@ -12,7 +12,7 @@ from sparkops.config import recipe_file
 from sparkops.errors import ConfigError, UsageError
 from sparkops.operator.cli.main import app
 from sparkops.operator.convert.conversion import Choices, Conversion
-from tests.convert import originals
+from tests.operator.convert import originals
 
 IMAGE = "registry.example/theirs:nightly"
 OPERATORS = "registry.example/theirs"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from sparkops.errors import ConfigError
 from sparkops.operator.cli.main import app
 from sparkops.operator.convert import command_lines
-from tests.convert.originals import HEAD, of
+from tests.operator.convert.originals import HEAD, of
 
 SPARKRUN = "recipe_version: '2'\nmodel: a/b\nruntime: vllm\n"
 

@@ -12,7 +12,7 @@ from sparkops.config import recipe_file
 from sparkops.errors import ConfigError, UsageError
 from sparkops.operator.cli.main import app
 from sparkops.operator.convert.conversion import Choices
-from tests.convert.originals import HEAD, of
+from tests.operator.convert.originals import HEAD, of
 
 
 def command(line: str, version: int = 1) -> str:

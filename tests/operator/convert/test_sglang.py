@@ -18,9 +18,9 @@ from sparkops.operator.cli.main import app
 from sparkops.operator.convert.conversion import IMPORTED, Choices, Conversion
 from sparkops.operator.deploy.plan import DeployOptions, plan
 from sparkops.operator.deploy.preconditions import Current
-from tests.convert import originals
-from tests.deploy import pairs
 from tests.examples import INPUTS, node
+from tests.operator.convert import originals
+from tests.operator.deploy import pairs
 
 REPOSITORY = "registry.example/sglang"
 IMAGE = f"{REPOSITORY}:1"

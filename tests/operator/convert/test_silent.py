@@ -9,7 +9,7 @@ import pytest
 
 from sparkops.errors import ConfigError
 from sparkops.operator.convert import command_lines, releases
-from tests.convert.originals import HEAD, of
+from tests.operator.convert.originals import HEAD, of
 
 
 def command(*lines: str, head: str = HEAD) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.errors import ConfigError
 from sparkops.operator.convert.conversion import Choices, Conversion
-from tests.convert import originals
+from tests.operator.convert import originals
 
 BOTH = """recipe_version: '1'
 model: a/b

@@ -9,8 +9,8 @@ from sparkops.config.assets import BuildInputs
 from sparkops.config.recipe import Recipe
 from sparkops.config.release import Release
 from sparkops.operator.build.render.context import build_context
-from tests.demo import __main__ as demo
 from tests.examples import INPUTS
+from tests.operator.demo import __main__ as demo
 from tests.places import ROOT
 
 

@@ -24,7 +24,7 @@ from sparkops.operator.demo.scene import NODE, STAND_IN, Ports
 from sparkops.operator.demo.screen import opening
 from sparkops.operator.deploy.prune.stored import Stored
 from sparkops.operator.deploy.prune.uninstall import Installed, Uninstall
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
 
 
 class Broken(StringIO):

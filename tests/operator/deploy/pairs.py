@@ -14,8 +14,8 @@ from sparkops.operator.deploy import plan as swap
 from sparkops.operator.deploy.plan import DeployOptions, Plan
 from sparkops.operator.deploy.preconditions import Current, Observed
 from sparkops.operator.fleet.network.facts import Interface, NodeFabric
-from tests.deploy.swaps import at, on
 from tests.examples import container, release
+from tests.operator.deploy.swaps import at, on
 
 TCP = Rules(allow_tcp=True)
 SERVE = {"tensor_parallel": 2, "executor": "mp"}

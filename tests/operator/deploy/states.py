@@ -14,7 +14,7 @@ from sparkops.swap.fleet_state import EngineReport, EngineState, GatewayView, Re
 from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Phase
-from tests.deploy.swaps import BLUE_RUNS, NEW, OLD, on, plan
+from tests.operator.deploy.swaps import BLUE_RUNS, NEW, OLD, on, plan
 
 ADDRESSES = {"n1": "127.0.0.1", "n2": "10.0.0.2", "n3": "10.0.0.3"}
 EMPTY = Journal("chat", "n1", ("n2",))

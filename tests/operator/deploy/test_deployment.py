@@ -19,11 +19,11 @@ from sparkops.operator.deploy.preconditions import Current
 from sparkops.serving import engine_spec
 from sparkops.swap import wire
 from sparkops.swap.model import Deployment, Limits, Mode
-from tests.deploy.pairs import NEW as PAIR
-from tests.deploy.pairs import TCP, joined
-from tests.deploy.states import ADDRESSES, deployed, target
-from tests.deploy.swaps import NEW, OLD, on, plan
 from tests.examples import IMAGE_ID, container, node, recipe
+from tests.operator.deploy.pairs import NEW as PAIR
+from tests.operator.deploy.pairs import TCP, joined
+from tests.operator.deploy.states import ADDRESSES, deployed, target
+from tests.operator.deploy.swaps import NEW, OLD, on, plan
 
 
 def test_a_guard_creates_from_the_spec_what_the_plan_shows() -> None:

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from sparkops.operator.build.weights.steps import read_by_engine
 from sparkops.operator.deploy.preconditions import Current
-from tests.deploy.swaps import on, plan, refusal
 from tests.examples import CHECKPOINT, recipe, release
+from tests.operator.deploy.swaps import on, plan, refusal
 
 WITH_DRAFT = release(model={"draft": {"id": "org/draft", "path": "draft"}})
 

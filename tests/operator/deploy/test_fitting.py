@@ -22,9 +22,9 @@ from sparkops.operator.deploy.memory.fit import Fit, Measured
 from sparkops.operator.fleet.connected import Connected
 from sparkops.serving.startup.estimate import Started, settings
 from tests.examples import CUDA, recipe
-from tests.memory.configs import TINY
+from tests.operator.build.weights.places import connected, member
+from tests.operator.deploy.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor
-from tests.weights.places import connected, member
 
 SERVE = {"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
 WANTED = recipe(serve=SERVE)

@@ -16,7 +16,7 @@ from sparkops.node.progress import Event
 from sparkops.operator.deploy import node_checks
 from sparkops.serving.engine_spec import EngineSpec
 from tests.examples import CUDA, node, release
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
 
 SPARK = release(memory={"claim_gib": 100.0}, image={"torch": CUDA}, serve={"args": {"gpu-memory-utilization": 0.7}})
 LARGE = release(memory={"claim_gib": 115.0}, image={"torch": CUDA}, serve={"args": {"gpu-memory-utilization": 0.7}})

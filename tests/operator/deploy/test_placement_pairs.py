@@ -15,8 +15,8 @@ from sparkops.operator.deploy.plan import DeployOptions
 from sparkops.operator.deploy.preconditions import Current
 from sparkops.operator.fleet.network.topology import Transport
 from sparkops.swap.model import Mode
-from tests.deploy.pairs import ALONE, BLUE, NEW, OLD, SERVING, TCP, UNREAD, joined, net, plan, ranks, runs
-from tests.deploy.swaps import ACCEPT, DOWNTIME, at
+from tests.operator.deploy.pairs import ALONE, BLUE, NEW, OLD, SERVING, TCP, UNREAD, joined, net, plan, ranks, runs
+from tests.operator.deploy.swaps import ACCEPT, DOWNTIME, at
 
 DOWN = DeployOptions(allow_downtime=True)
 

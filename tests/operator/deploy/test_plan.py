@@ -12,7 +12,8 @@ from sparkops.operator.deploy.plan import DeployOptions
 from sparkops.operator.deploy.preconditions import Current
 from sparkops.serving.startup.estimate import Forecast
 from sparkops.swap.model import Mode, Replica
-from tests.deploy.swaps import (
+from tests.examples import release
+from tests.operator.deploy.swaps import (
     BLUE,
     BLUE_RUNS,
     DOWNTIME,
@@ -28,7 +29,6 @@ from tests.deploy.swaps import (
     refusal,
     runs,
 )
-from tests.examples import release
 
 
 def test_what_is_brought_to_a_node_before_the_deploy_refuses_nothing() -> None:

@@ -14,7 +14,8 @@ from sparkops.operator.deploy.plan import DeployOptions
 from sparkops.operator.deploy.plan import plan as make_plan
 from sparkops.operator.deploy.preconditions import Current
 from sparkops.swap.model import Mode
-from tests.deploy.swaps import (
+from tests.examples import HALF_A_CHECKPOINT, container, release
+from tests.operator.deploy.swaps import (
     ACCEPT,
     BLUE_RUNS,
     DOWNTIME,
@@ -29,7 +30,6 @@ from tests.deploy.swaps import (
     refusal,
     runs,
 )
-from tests.examples import HALF_A_CHECKPOINT, container, release
 
 
 def test_without_consent_nothing_is_stopped_and_all_reasons_come_with_their_sums() -> None:

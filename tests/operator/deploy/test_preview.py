@@ -16,8 +16,8 @@ from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState
 from sparkops.swap.intents import Deploy, Refused, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
-from tests.deploy.states import deployed, serving, swapping, target
-from tests.deploy.swaps import NEW, OLD
+from tests.operator.deploy.states import deployed, serving, swapping, target
+from tests.operator.deploy.swaps import NEW, OLD
 
 IN_PLACE = DeployOptions(mode=Mode.IN_PLACE, allow_downtime=True)
 

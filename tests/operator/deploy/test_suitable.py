@@ -10,9 +10,9 @@ from sparkops.config.recipe import Recipe
 from sparkops.names import Slot
 from sparkops.operator.deploy.preconditions import Observed
 from sparkops.operator.deploy.suitable import Suitable, suitable
-from tests.deploy.pairs import SERVE, TCP, UNREAD, joined
-from tests.deploy.swaps import NEW, on, runs
 from tests.examples import CUDA, recipe, release
+from tests.operator.deploy.pairs import SERVE, TCP, UNREAD, joined
+from tests.operator.deploy.swaps import NEW, on, runs
 
 OTHER = release(name="other", service="other", memory={"claim_gib": 60.0})
 

@@ -14,9 +14,9 @@ from sparkops.operator.status.observation import RankReport, ServiceReport
 from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode
-from tests.deploy.swaps import NEW as NEW_RELEASE
-from tests.deploy.swaps import at
 from tests.examples import container, rank
+from tests.operator.deploy.swaps import NEW as NEW_RELEASE
+from tests.operator.deploy.swaps import at
 
 NEW = at(NEW_RELEASE, Slot.GREEN, "n2")
 JOURNAL = Journal("chat", "n1", revision=1)

@@ -29,8 +29,8 @@ from sparkops.operator.status.picture import (
 from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
-from tests.deploy.states import deployed
 from tests.examples import HOST, IMAGE_ID, container, rank
+from tests.operator.deploy.states import deployed
 
 RATES = Rates(31.26, ttft_s=0.21049, kv_use=0.5, prefix_hits=0.25, draft_accepted=None)
 MEMORY = Memory(total_gib=119.7, available_gib=100.0)

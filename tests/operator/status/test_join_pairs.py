@@ -16,9 +16,9 @@ from sparkops.operator.status.picture import Health, Status
 from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode
-from tests.deploy.pairs import NEW, OLD, ranks, runs
-from tests.deploy.swaps import at
 from tests.examples import HOST
+from tests.operator.deploy.pairs import NEW, OLD, ranks, runs
+from tests.operator.deploy.swaps import at
 
 HEAD, WORKER = BLUE = ranks(NEW, Slot.BLUE, "n1", "n2")
 FIRST, SECOND = ranks(OLD, Slot.GREEN, "n1", "n2")

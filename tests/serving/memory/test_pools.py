@@ -15,8 +15,8 @@ from sparkops.operator.deploy.plan import DeployOptions
 from sparkops.operator.deploy.preconditions import Current, Observed
 from sparkops.serving.memory.pools import free_gib, pools
 from sparkops.swap.model import Mode
-from tests.deploy.swaps import BLUE_RUNS, SERVING, plan, refusal
 from tests.examples import CHECKPOINT, CUDA, HOST, IMAGE_ID, node, recipe, release
+from tests.operator.deploy.swaps import BLUE_RUNS, SERVING, plan, refusal
 
 ARGS = {"args": {"gpu-memory-utilization": 0.36}}
 NEW = release(memory={"claim_gib": 32.0}, image={"torch": CUDA}, serve=ARGS)

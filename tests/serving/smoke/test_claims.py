@@ -14,7 +14,7 @@ from sparkops.serving.smoke import claims, openai
 from sparkops.serving.smoke.openai import ChatReply, Streamed, ToolCall, Unusable
 from sparkops.serving.smoke.prompts import Round
 from tests.examples import recipe
-from tests.smoke.test_checks import chat, in_turn, play
+from tests.serving.smoke.test_checks import chat, in_turn, play
 
 STEADY = tuple(0.5 + number / 10 for number in range(20))
 STREAM = Streamed("one, two", STEADY, tokens=20, complete=True, problem="", took_s=2.5)

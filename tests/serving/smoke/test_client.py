@@ -17,7 +17,7 @@ from sparkops.node.local import LocalNode
 from sparkops.node.node import Stream
 from sparkops.serving.smoke.client import Client
 from tests.ports import free_port
-from tests.smoke.server import Play, Player, chunk, head, to, whole
+from tests.serving.smoke.server import Play, Player, chunk, head, to, whole
 
 HEALTH = Request("/health", timeout_s=5.0)
 

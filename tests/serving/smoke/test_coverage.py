@@ -110,7 +110,7 @@ def test_a_mistake_in_the_tuning_is_refused(probe: dict[str, Any], problem: str)
     assert problem in str(caught.value)
 
 
-TINY = [ROOT / "recipes/tiny-qwen3-cpu.yaml", ROOT / "tests/gpu/recipes/gpu-tiny.yaml"]
+TINY = [ROOT / "recipes/tiny-qwen3-cpu.yaml", ROOT / "tests/lab/gpu/recipes/gpu-tiny.yaml"]
 
 
 @pytest.mark.parametrize("file", TINY, ids=lambda file: file.stem)

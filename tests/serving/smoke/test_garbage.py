@@ -9,7 +9,7 @@ import pytest
 from sparkops.config.smoke import TextCheck
 from sparkops.serving.smoke import garbage
 from sparkops.serving.smoke.openai import ChatReply
-from tests.smoke.texts import BAD, GOOD
+from tests.serving.smoke.texts import BAD, GOOD
 
 TUNING = TextCheck()
 

@@ -15,7 +15,7 @@ from sparkops.serving.smoke.openai import Unusable
 from sparkops.serving.smoke.prompts import EMBEDDINGS, RERANK, Round
 from sparkops.serving.smoke.retrieval import ANSWERS, PAIRS
 from tests.examples import recipe
-from tests.smoke.test_checks import play, says
+from tests.serving.smoke.test_checks import play, says
 
 Vectors = Callable[[str], list[float]]
 Scores = Callable[[str, str], float]

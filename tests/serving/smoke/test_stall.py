@@ -18,7 +18,7 @@ from sparkops.serving.engine_spec import EngineSpec, rank_spec
 from sparkops.serving.smoke.client import Client, StallDetector
 from sparkops.swap.model import Deployment, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe
-from tests.smoke.server import Play, Player, head, to, whole
+from tests.serving.smoke.server import Play, Player, head, to, whole
 
 ASKED = Request("/v1/chat/completions", {"q": "?"}, timeout_s=60.0)
 STOPPED = "no engine step for 0 s"

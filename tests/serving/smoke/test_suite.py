@@ -21,7 +21,7 @@ from sparkops.serving.smoke.results import CheckFinding, CheckVerdict, SmokeRepo
 from sparkops.serving.smoke.suite import Server
 from tests.examples import recipe
 from tests.ports import free_port
-from tests.smoke.server import Engine, to
+from tests.serving.smoke.server import Engine, to
 
 ARGS = {
     "max-model-len": 32768,

@@ -1,6 +1,6 @@
 """A trace in the simulator with one module of the machine from another file.
 
-`python -m tests.conformance.changed MODULE FILE TRACE` prints what was observed as JSON.
+`python -m tests.swap.conformance.changed MODULE FILE TRACE` prints what was observed as JSON.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import json
 import sys
 from dataclasses import asdict
 
-from tests.simulation.changed import replace
+from tests.swap.simulation.changed import replace
 
 
 def main(module: str, file: str, name: str) -> None:
     """Play a trace by its name."""
     replace(module, file)
-    from tests.conformance import play, traces  # noqa: PLC0415 - they import the machine, which is replaced first
+    from tests.swap.conformance import play, traces  # noqa: PLC0415 - they import the machine, which is replaced first
 
     trace = next(trace for trace in (*traces.TRACES, *traces.MORE) if trace.name == name)
     json.dump(asdict(play.Play.of(trace).run().observed), sys.stdout)

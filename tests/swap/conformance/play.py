@@ -10,14 +10,14 @@ from sparkops.swap.events import narrate
 from sparkops.swap.intents import Cancel, Deploy, Intent, Promote, Stop
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode
-from tests.conformance.projection import Observed, Recording, Snapshot, names_of
-from tests.conformance.traces import Act, Ask, KillEngine, KillGuard, Role, StopByHand, Trace
-from tests.simulation.faults import faults
-from tests.simulation.scenarios import ask, deployment, settle
-from tests.simulation.sharing import replace
-from tests.simulation.transitions import following
-from tests.simulation.views import Health
-from tests.simulation.world import Gateway, Leader, Machine, World
+from tests.swap.conformance.projection import Observed, Recording, Snapshot, names_of
+from tests.swap.conformance.traces import Act, Ask, KillEngine, KillGuard, Role, StopByHand, Trace
+from tests.swap.simulation.faults import faults
+from tests.swap.simulation.scenarios import ask, deployment, settle
+from tests.swap.simulation.sharing import replace
+from tests.swap.simulation.transitions import following
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import Gateway, Leader, Machine, World
 
 NODES = {"n1": "n1", "n2": "n2"}
 VERBS: Mapping[str, Callable[[str, int], Intent]] = {"cancel": Cancel, "promote": Promote, "stop": Stop}

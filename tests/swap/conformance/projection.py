@@ -19,7 +19,7 @@ from typing import Any
 from sparkops.swap.fleet_state import EngineState, GatewayView, Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
-from tests.conformance.traces import Role
+from tests.swap.conformance.traces import Role
 
 COMPARED = ("intent", "phase", "failure", "end", "trouble")
 KINDS = {

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from sparkops.swap.fleet_state import EngineState
-from tests.conformance.play import NODES, Play, releases
-from tests.conformance.projection import Observed, Recording, Snapshot, differences, names_of
-from tests.conformance.traces import MORE, TRACES, Role, Trace
 from tests.places import ROOT
-from tests.simulation import laws
+from tests.swap.conformance.play import NODES, Play, releases
+from tests.swap.conformance.projection import Observed, Recording, Snapshot, differences, names_of
+from tests.swap.conformance.traces import MORE, TRACES, Role, Trace
+from tests.swap.simulation import laws
 
 ACROSS, WRONG = MORE[0], MORE[-1]
 
@@ -95,7 +95,7 @@ def test_a_changed_rule_is_a_difference(
     file = tmp_path / f"{module}.py"
     file.write_text(source.replace(old, new))
 
-    run = (sys.executable, "-m", "tests.conformance.changed", f"sparkops.swap.{module}", str(file), trace.name)
+    run = (sys.executable, "-m", "tests.swap.conformance.changed", f"sparkops.swap.{module}", str(file), trace.name)
     ran = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
     printed = json.loads(ran.stdout)
     tracks = {name: tuple(values) for name, values in printed["tracks"].items()}

@@ -1,7 +1,7 @@
 """Does the simulation bite? Delete each condition of the machine and swap each pair of effects, one at a time.
 
-Every such change, and every handwritten fault, must break a law or a scenario. `python -m tests.simulation.bite` prints
-each change with the check that finds it; `bite_list.py` says why some cannot be found. No part of `make test`.
+Every such change, and every handwritten fault, must break a law or a scenario. `python -m tests.swap.simulation.bite`
+prints each change with the check that finds it; `bite_list.py` says why some cannot be found. No part of `make test`.
 
 First every check runs on the unchanged machine, and the calls of its functions are recorded. A changed function that
 answers all calls of a check like the original cannot be seen by that check, which is left out. The check that found a
@@ -24,11 +24,11 @@ from functools import cached_property
 from pathlib import Path
 
 from tests.places import ROOT
-from tests.simulation.bite_list import EQUIVALENT
-from tests.simulation.checks import Check, checks
-from tests.simulation.mutations import MACHINE, MODULES, Mutation, mutations
-from tests.simulation.recording import Recorded, record
-from tests.simulation.trial import Result, judge
+from tests.swap.simulation.bite_list import EQUIVALENT
+from tests.swap.simulation.checks import Check, checks
+from tests.swap.simulation.mutations import MACHINE, MODULES, Mutation, mutations
+from tests.swap.simulation.recording import Recorded, record
+from tests.swap.simulation.trial import Result, judge
 
 HERE = Path(__file__).parent
 STATE = ROOT / ".cache" / "bite.json"
@@ -119,7 +119,7 @@ def _line(mutation: Mutation, result: Result) -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.bite", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.swap.simulation.bite", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"limit to these modules of {', '.join(MODULES)}")
     parser.add_argument("--resume", action="store_true", help="keep verdicts of the last run that still hold")
     return parser.parse_args()

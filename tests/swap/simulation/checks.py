@@ -8,7 +8,8 @@ from functools import partial
 from itertools import product
 from types import ModuleType
 
-from tests.simulation import (
+from tests.swap import test_ended_ranks
+from tests.swap.simulation import (
     test_decisions,
     test_direct,
     test_guard_rules,
@@ -23,10 +24,9 @@ from tests.simulation import (
     test_unread_gateway,
     test_waiting,
 )
-from tests.simulation.levels import LEVELS
-from tests.simulation.scenarios import MODES
-from tests.simulation.walks import walk
-from tests.swap import test_ended_ranks
+from tests.swap.simulation.levels import LEVELS
+from tests.swap.simulation.scenarios import MODES
+from tests.swap.simulation.walks import walk
 
 SCENARIOS = (
     test_reproductions, test_rules, test_shapes, test_plan, test_direct, test_intents, test_journals, test_guard_rules,

@@ -1,4 +1,4 @@
-"""The diagram of docs/swap.md, made from the machine itself: `python -m tests.simulation.diagram` rewrites it."""
+"""The diagram of docs/swap.md, made from the machine itself: `python -m tests.swap.simulation.diagram` rewrites it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import failure
 from sparkops.swap.model import PHASES, Answer, Deployment, Mode, Phase
 from tests.places import ROOT
-from tests.simulation.scenarios import deployment
+from tests.swap.simulation.scenarios import deployment
 
 PAGE = ROOT / "docs/swap.md"
-BEGIN, END = "<!-- made by tests.simulation.diagram -->\n", "<!-- end -->\n"
+BEGIN, END = "<!-- made by tests.swap.simulation.diagram -->\n", "<!-- end -->\n"
 NODES = {
     Mode.FIRST: (None, "n2"),
     Mode.BESIDE: ("n2", "n2"),

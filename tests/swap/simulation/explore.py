@@ -9,14 +9,14 @@ from itertools import product
 from sys import intern
 
 from sparkops.swap.effects import StartEngine, StopEngine
-from tests.simulation import laws
-from tests.simulation.faults import distinct, ended, exhausted, faults
-from tests.simulation.guards import acts
-from tests.simulation.next_steps import helped
-from tests.simulation.scenarios import operators, rebuild
-from tests.simulation.states import canonical, identity
-from tests.simulation.transitions import following, lasting
-from tests.simulation.world import Transition, World
+from tests.swap.simulation import laws
+from tests.swap.simulation.faults import distinct, ended, exhausted, faults
+from tests.swap.simulation.guards import acts
+from tests.swap.simulation.next_steps import helped
+from tests.swap.simulation.scenarios import operators, rebuild
+from tests.swap.simulation.states import canonical, identity
+from tests.swap.simulation.transitions import following, lasting
+from tests.swap.simulation.world import Transition, World
 
 
 class Violation(AssertionError):

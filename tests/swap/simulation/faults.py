@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from sparkops.swap.effects import CreateEngine, MarkRestart, MarkStart, StartEngine
 from sparkops.swap.model import Phase
 from sparkops.swap.orders import load_ahead
-from tests.simulation import laws
-from tests.simulation.guards import acts, created, lost, reconciled, started, stopped
-from tests.simulation.messages import deliver
-from tests.simulation.sharing import by_identity, replace, shared
-from tests.simulation.states import one_leader, one_machine
-from tests.simulation.views import Health
-from tests.simulation.world import EARLIER, Engine, Gateway, Leader, Machine, Transition, World
+from tests.swap.simulation import laws
+from tests.swap.simulation.guards import acts, created, lost, reconciled, started, stopped
+from tests.swap.simulation.messages import deliver
+from tests.swap.simulation.sharing import by_identity, replace, shared
+from tests.swap.simulation.states import one_leader, one_machine
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import EARLIER, Engine, Gateway, Leader, Machine, Transition, World
 
 
 def faults(world: World) -> Iterator[Transition]:

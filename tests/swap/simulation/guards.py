@@ -8,11 +8,11 @@ from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect
 from sparkops.swap.follower import reconcile
 from sparkops.swap.model import Answer, RankSpec
-from tests.simulation import laws
-from tests.simulation.sharing import by_identity, replace
-from tests.simulation.states import one_machine
-from tests.simulation.views import Health
-from tests.simulation.world import BOOT, DEAD, GARBLED, Engine, Machine, Transition, World, local
+from tests.swap.simulation import laws
+from tests.swap.simulation.sharing import by_identity, replace
+from tests.swap.simulation.states import one_machine
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import BOOT, DEAD, GARBLED, Engine, Machine, Transition, World, local
 
 
 def acts(world: World) -> tuple[Machine | None, FollowerEffect | None]:

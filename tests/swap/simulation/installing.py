@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import CodeType, FunctionType
 
-from tests.simulation.recording import functions
+from tests.swap.simulation.recording import functions
 
 
 def install(module: str, name: str, text: str) -> tuple[FunctionType, FunctionType]:
@@ -40,7 +40,9 @@ def rebind(module: str, text: str) -> None:
     tree = ast.parse(text)
     tree.body = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     exec(compile(tree, module, "exec", dont_inherit=True), changed)
-    machine = [loaded for name, loaded in sys.modules.items() if name.startswith(("sparkops.swap", "tests.simulation"))]
+    machine = [
+        loaded for name, loaded in sys.modules.items() if name.startswith(("sparkops.swap", "tests.swap.simulation"))
+    ]
     for name, value in before.items():
         for loaded in machine:
             if vars(loaded).get(name) is value:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sparkops.swap.journal import RESTARTS, Journal, Swap
 from sparkops.swap.model import Answer, Deployment, Phase
-from tests.simulation.world import GARBLED, Leader, World
+from tests.swap.simulation.world import GARBLED, Leader, World
 
 
 def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:

@@ -10,10 +10,10 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
-from tests.simulation.journal_laws import writing
-from tests.simulation.sharing import by_identity, replace
-from tests.simulation.views import Health
-from tests.simulation.world import CAPACITY, CORDON, ENDED, Engine, Gateway, Leader, Machine, World, site_of
+from tests.swap.simulation.journal_laws import writing
+from tests.swap.simulation.sharing import by_identity, replace
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import CAPACITY, CORDON, ENDED, Engine, Gateway, Leader, Machine, World, site_of
 
 
 def broken(world: World, *wrongs: str) -> World:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.simulation.explore import Result, explore
-from tests.simulation.scenarios import AGAIN, KINDS, MODES, SHAPES, deploying
-from tests.simulation.sharing import forget
+from tests.swap.simulation.explore import Result, explore
+from tests.swap.simulation.scenarios import AGAIN, KINDS, MODES, SHAPES, deploying
+from tests.swap.simulation.sharing import forget
 
 
 @dataclass(frozen=True)

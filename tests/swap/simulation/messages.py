@@ -9,10 +9,10 @@ from sparkops.swap.fleet_state import Report
 from sparkops.swap.follower import adopts
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import Order, order
-from tests.simulation.guards import follow, reconciled
-from tests.simulation.sharing import by_identity, replace
-from tests.simulation.states import one_leader, one_machine
-from tests.simulation.world import Leader, Machine, Transition, World, local, reported
+from tests.swap.simulation.guards import follow, reconciled
+from tests.swap.simulation.sharing import by_identity, replace
+from tests.swap.simulation.states import one_leader, one_machine
+from tests.swap.simulation.world import Leader, Machine, Transition, World, local, reported
 
 
 def sending(world: World) -> Iterator[Transition]:

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from tests.places import ROOT
-from tests.simulation.bite_list import HANDWRITTEN
+from tests.swap.simulation.bite_list import HANDWRITTEN
 
 MACHINE = ROOT / "sparkops" / "swap"
 MODULES = ("leader", "phases", "follower", "orders", "journal", "intents", "fleet_state", "model", "rebuild")

@@ -12,8 +12,8 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Mode
 from sparkops.swap.trouble import next_step
-from tests.simulation.scenarios import ask, deployment, rebuild, settle
-from tests.simulation.world import World
+from tests.swap.simulation.scenarios import ask, deployment, rebuild, settle
+from tests.swap.simulation.world import World
 
 LOOKS = ("sparkops doctor", "sparkops logs", "docker ", "df ")
 """Steps that change nothing by themselves."""

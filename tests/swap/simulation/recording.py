@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import CodeType, FrameType, FunctionType
 
-from tests.simulation.checks import Check
-from tests.simulation.sharing import forget
+from tests.swap.simulation.checks import Check
+from tests.swap.simulation.sharing import forget
 
 Arguments = tuple[object, ...]
 Calls = dict[str, list[Arguments]]

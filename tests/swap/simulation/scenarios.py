@@ -11,11 +11,11 @@ from sparkops.swap.intents import Cancel, Deploy, Forget, Hold, Intent, Promote,
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, RankSpec, Replica
 from sparkops.swap.rebuild import rebuilt
-from tests.simulation.faults import faults
-from tests.simulation.sharing import by_identity, replace
-from tests.simulation.transitions import following, written
-from tests.simulation.views import Health
-from tests.simulation.world import NODES, Engine, Gateway, Leader, Machine, Transition, World, fleet
+from tests.swap.simulation.faults import faults
+from tests.swap.simulation.sharing import by_identity, replace
+from tests.swap.simulation.transitions import following, written
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import NODES, Engine, Gateway, Leader, Machine, Transition, World, fleet
 
 LIMITS = Limits(bake_s=1, drain_s=1, keep_old_s=1, unknown_s=1, start_s=1)
 

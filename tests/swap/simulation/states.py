@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 from sparkops.swap.journal import Journal
 from sparkops.swap.orders import Order
-from tests.simulation.sharing import is_shared, replace, shared
-from tests.simulation.world import Leader, Machine, World
+from tests.swap.simulation.sharing import is_shared, replace, shared
+from tests.swap.simulation.world import Leader, Machine, World
 
 
 def canonical(world: World) -> World:

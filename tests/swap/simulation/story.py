@@ -9,13 +9,13 @@ from sparkops.names import Slot
 from sparkops.swap.intents import Deploy, Intent, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode, Phase
-from tests.simulation import laws
-from tests.simulation.faults import faults, relief
-from tests.simulation.scenarios import ask, deploying, deployment, operators, rebuild
-from tests.simulation.states import canonical
-from tests.simulation.transitions import following
-from tests.simulation.views import Health
-from tests.simulation.world import Transition, World
+from tests.swap.simulation import laws
+from tests.swap.simulation.faults import faults, relief
+from tests.swap.simulation.scenarios import ask, deploying, deployment, operators, rebuild
+from tests.swap.simulation.states import canonical
+from tests.swap.simulation.transitions import following
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import Transition, World
 
 C = deployment("c", Slot.BLUE, "n3")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.bite_list import EQUIVALENT, HANDWRITTEN
-from tests.simulation.checks import checks
-from tests.simulation.mutations import MODULES, mutations
-from tests.simulation.recording import record
-from tests.simulation.trial import judge
+from tests.swap.simulation.bite_list import EQUIVALENT, HANDWRITTEN
+from tests.swap.simulation.checks import checks
+from tests.swap.simulation.mutations import MODULES, mutations
+from tests.swap.simulation.recording import record
+from tests.swap.simulation.trial import judge
 
 pytestmark = pytest.mark.local
 

@@ -17,8 +17,8 @@ from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import Armed, RankOrder, Want, hold, load_ahead, order
 from sparkops.swap.phases import RULES
 from sparkops.swap.rebuild import given_up, rebuilt
-from tests.simulation.scenarios import SLOTS, deployment, gateway_view
-from tests.simulation.world import LONG
+from tests.swap.simulation.scenarios import SLOTS, deployment, gateway_view
+from tests.swap.simulation.world import LONG
 
 OLD, NEW = deployment("a", Slot.BLUE, "n2"), deployment("b", Slot.GREEN, "n2")
 BESIDE = deployment("b", Slot.GREEN, "n3")

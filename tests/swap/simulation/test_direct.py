@@ -8,10 +8,10 @@ from sparkops.names import Slot
 from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import PHASES, Deployment, Mode, Phase
-from tests.simulation.faults import faults
-from tests.simulation.scenarios import deployment
-from tests.simulation.story import Story
-from tests.simulation.world import NODES, Gateway, Leader, Machine, World
+from tests.swap.simulation.faults import faults
+from tests.swap.simulation.scenarios import deployment
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.world import NODES, Gateway, Leader, Machine, World
 
 FIRST, NEXT = deployment("a", Slot.BLUE, "n2"), deployment("b", Slot.GREEN, "n2")
 

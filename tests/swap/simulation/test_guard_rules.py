@@ -14,10 +14,10 @@ from sparkops.swap.journal import present
 from sparkops.swap.leader import failure
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.orders import Order, Want
-from tests.simulation.scenarios import deployment, empty
-from tests.simulation.story import Story
-from tests.simulation.views import Health
-from tests.simulation.world import BOOT, EARLIER, Machine, reported
+from tests.swap.simulation.scenarios import deployment, empty
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import BOOT, EARLIER, Machine, reported
 
 NEXT = next(deployment("b", Slot.GREEN, "n2").ranks)
 

@@ -25,10 +25,10 @@ from sparkops.swap.intents import (
 from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.model import Mode, Phase
 from sparkops.swap.orders import traffic
-from tests.simulation.scenarios import deployment, empty, settle
-from tests.simulation.story import C, Story
-from tests.simulation.test_reproductions import active, back
-from tests.simulation.world import World
+from tests.swap.simulation.scenarios import deployment, empty, settle
+from tests.swap.simulation.story import C, Story
+from tests.swap.simulation.test_reproductions import active, back
+from tests.swap.simulation.world import World
 
 PROMOTED = "needs a promoted release, and no swap in progress"
 

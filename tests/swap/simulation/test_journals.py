@@ -11,11 +11,11 @@ from sparkops.swap.intents import Deploy, Stop
 from sparkops.swap.journal import RESTARTS, Journal
 from sparkops.swap.model import MAX_REPLICAS, Deployment, Mode, Phase, Replica
 from sparkops.swap.rebuild import rebuilt, taken
-from tests.simulation.scenarios import MODES, A
-from tests.simulation.story import C, Story
-from tests.simulation.test_reproductions import active, back
-from tests.simulation.views import Health
-from tests.simulation.world import Gateway
+from tests.swap.simulation.scenarios import MODES, A
+from tests.swap.simulation.story import C, Story
+from tests.swap.simulation.test_reproductions import active, back
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import Gateway
 
 
 def test_a_return_restores_the_journal_of_before_and_says_so() -> None:

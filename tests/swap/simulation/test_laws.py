@@ -10,12 +10,12 @@ from sparkops.names import Slot
 from sparkops.swap.effects import SwitchTraffic
 from sparkops.swap.journal import present
 from sparkops.swap.model import Answer, Phase
-from tests.simulation import laws
-from tests.simulation.faults import faults
-from tests.simulation.journal_laws import writing
-from tests.simulation.story import Story
-from tests.simulation.test_reproductions import active
-from tests.simulation.views import Health
+from tests.swap.simulation import laws
+from tests.swap.simulation.faults import faults
+from tests.swap.simulation.journal_laws import writing
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.test_reproductions import active
+from tests.swap.simulation.views import Health
 
 
 def test_nonsense_of_an_engine_out_of_reach_is_no_answer() -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.explore import explore
-from tests.simulation.faults import exhausted
-from tests.simulation.levels import DEEP, LEVELS, Level
-from tests.simulation.scenarios import MODES, deploying
-from tests.simulation.sharing import forget, replace
-from tests.simulation.walks import walk
-from tests.simulation.world import World
+from tests.swap.simulation.explore import explore
+from tests.swap.simulation.faults import exhausted
+from tests.swap.simulation.levels import DEEP, LEVELS, Level
+from tests.swap.simulation.scenarios import MODES, deploying
+from tests.swap.simulation.sharing import forget, replace
+from tests.swap.simulation.walks import walk
+from tests.swap.simulation.world import World
 
 pytestmark = pytest.mark.local
 

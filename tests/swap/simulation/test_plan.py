@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sparkops.swap.plan import plan
-from tests.simulation.diagram import PAGE, page
-from tests.simulation.scenarios import MODES, deploying
-from tests.simulation.story import Story
-from tests.simulation.world import World
+from tests.swap.simulation.diagram import PAGE, page
+from tests.swap.simulation.scenarios import MODES, deploying
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.world import World
 
 
 def planned(world: World) -> str:

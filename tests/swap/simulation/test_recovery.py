@@ -15,11 +15,11 @@ from sparkops.swap.intents import Deploy
 from sparkops.swap.journal import HOUR_S, PAUSES_S, RESTARTS, Journal, present
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Mode, Phase
-from tests.simulation.faults import faults
-from tests.simulation.scenarios import AGAIN, MODES, deploying, deployment, gateway_view, serving
-from tests.simulation.story import Story
-from tests.simulation.views import Health
-from tests.simulation.world import LONG
+from tests.swap.simulation.faults import faults
+from tests.swap.simulation.scenarios import AGAIN, MODES, deploying, deployment, gateway_view, serving
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import LONG
 
 ELSEWHERE = deployment("a", Slot.GREEN, "n3")
 PAIRS = (("n2", "n3"), ("n3", "n1"))

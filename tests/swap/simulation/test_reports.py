@@ -12,11 +12,11 @@ from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Phase
 from sparkops.swap.phases import RULES, is_gone, proven
 from sparkops.swap.rebuild import rebuilt
-from tests.simulation.messages import reporting
-from tests.simulation.scenarios import gateway_view
-from tests.simulation.story import Story
-from tests.simulation.transitions import lead
-from tests.simulation.world import Gateway, Leader
+from tests.swap.simulation.messages import reporting
+from tests.swap.simulation.scenarios import gateway_view
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.transitions import lead
+from tests.swap.simulation.world import Gateway, Leader
 
 
 def begun(phase: Phase) -> tuple[Journal, Swap]:

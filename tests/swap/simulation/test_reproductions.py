@@ -13,11 +13,11 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import PHASES, Answer, Mode, Phase
 from sparkops.swap.rebuild import rebuilt
-from tests.simulation.explore import explore
-from tests.simulation.scenarios import deployment
-from tests.simulation.story import C, Story
-from tests.simulation.views import Health
-from tests.simulation.world import NODES
+from tests.swap.simulation.explore import explore
+from tests.swap.simulation.scenarios import deployment
+from tests.swap.simulation.story import C, Story
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import NODES
 
 ALONE = [phase for phase in PHASES[Mode.ACROSS][1:] if phase is not Phase.WORKERS]  # single ranks have no workers
 

@@ -18,13 +18,13 @@ from sparkops.swap.model import Answer, Mode, Phase, RankSpec
 from sparkops.swap.orders import Armed, Order, RankOrder, Want, order
 from sparkops.swap.phases import drained, proven
 from sparkops.swap.rebuild import rebuilt
-from tests.simulation.explore import explore
-from tests.simulation.messages import deliver
-from tests.simulation.scenarios import ask, deployment, gateway_view, serving
-from tests.simulation.story import Story
-from tests.simulation.transitions import lead
-from tests.simulation.views import Health
-from tests.simulation.world import BOOT, EARLIER, LONG, Gateway, Leader, Machine
+from tests.swap.simulation.explore import explore
+from tests.swap.simulation.messages import deliver
+from tests.swap.simulation.scenarios import ask, deployment, gateway_view, serving
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.transitions import lead
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import BOOT, EARLIER, LONG, Gateway, Leader, Machine
 
 
 def ordered(story: Story, node: str) -> tuple[Machine, Order]:

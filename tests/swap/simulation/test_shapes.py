@@ -12,11 +12,11 @@ from sparkops.swap.follower import Local, Record, reconcile
 from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Mode, Phase
 from sparkops.swap.orders import order
-from tests.simulation import laws
-from tests.simulation.next_steps import helped
-from tests.simulation.scenarios import KINDS, SHAPES, deployment, serving
-from tests.simulation.story import Story
-from tests.simulation.world import BOOT
+from tests.swap.simulation import laws
+from tests.swap.simulation.next_steps import helped
+from tests.swap.simulation.scenarios import KINDS, SHAPES, deployment, serving
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.world import BOOT
 
 STARTS = (Phase.FREE, Phase.WORKERS, Phase.START, Phase.LOAD, Phase.VERIFY, Phase.BAKE)
 SERVING = (Phase.SWITCH, Phase.BAKE, Phase.PROMOTE, Phase.DRAIN, Phase.RETIRE)

@@ -10,10 +10,10 @@ from sparkops.swap.journal import Journal, present
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Mode, Phase
 from sparkops.swap.phases import is_gone
-from tests.simulation.story import Story
-from tests.simulation.test_reproductions import active
-from tests.simulation.views import Health
-from tests.simulation.world import LONG
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.test_reproductions import active
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import LONG
 
 
 def written(story: Story, **changes: Any) -> Journal:

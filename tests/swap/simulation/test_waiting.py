@@ -11,9 +11,9 @@ from sparkops.swap.effects import SwitchTraffic
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Limits, Phase
 from sparkops.swap.orders import DRAIN_S, STOP_S, hold
-from tests.simulation.scenarios import gateway_view
-from tests.simulation.story import Story
-from tests.simulation.world import LONG
+from tests.swap.simulation.scenarios import gateway_view
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.world import LONG
 
 
 def starts(story: Story) -> list[str]:

@@ -9,14 +9,14 @@ import pytest
 from sparkops.names import Slot
 from sparkops.swap.effects import CutRequests
 from sparkops.swap.model import Phase
-from tests.simulation import transitions
-from tests.simulation.explore import Violation, explore
-from tests.simulation.scenarios import deploying
-from tests.simulation.sharing import forget, replace
-from tests.simulation.story import Story
-from tests.simulation.test_reproductions import active
-from tests.simulation.transitions import lead, switched
-from tests.simulation.world import ROOM, Gateway
+from tests.swap.simulation import transitions
+from tests.swap.simulation.explore import Violation, explore
+from tests.swap.simulation.scenarios import deploying
+from tests.swap.simulation.sharing import forget, replace
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.test_reproductions import active
+from tests.swap.simulation.transitions import lead, switched
+from tests.swap.simulation.world import ROOM, Gateway
 
 RELOAD = "HAProxy reloads"
 

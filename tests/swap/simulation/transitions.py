@@ -11,14 +11,14 @@ from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer
-from tests.simulation import laws
-from tests.simulation.faults import ended
-from tests.simulation.guards import asking, guarding, stopped, watching
-from tests.simulation.messages import reporting, sending, silence
-from tests.simulation.sharing import by_identity, replace, shared
-from tests.simulation.states import one_leader, one_machine
-from tests.simulation.views import Health
-from tests.simulation.world import ROOM, Engine, Gateway, Leader, Machine, Transition, World, fleet, site_of
+from tests.swap.simulation import laws
+from tests.swap.simulation.faults import ended
+from tests.swap.simulation.guards import asking, guarding, stopped, watching
+from tests.swap.simulation.messages import reporting, sending, silence
+from tests.swap.simulation.sharing import by_identity, replace, shared
+from tests.swap.simulation.states import one_leader, one_machine
+from tests.swap.simulation.views import Health
+from tests.swap.simulation.world import ROOM, Engine, Gateway, Leader, Machine, Transition, World, fleet, site_of
 
 
 def enabled(world: World) -> Iterator[Transition]:

@@ -10,10 +10,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from types import FrameType, FunctionType
 
-from tests.simulation.installing import install, rebind
-from tests.simulation.mutations import Mutation
-from tests.simulation.recording import Recorded, differs
-from tests.simulation.sharing import forget
+from tests.swap.simulation.installing import install, rebind
+from tests.swap.simulation.mutations import Mutation
+from tests.swap.simulation.recording import Recorded, differs
+from tests.swap.simulation.sharing import forget
 
 FORK = multiprocessing.get_context("fork")
 PATIENCE = 20

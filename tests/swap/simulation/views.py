@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from sparkops.names import Slot
 from sparkops.swap.model import Answer
-from tests.simulation.sharing import by_identity
+from tests.swap.simulation.sharing import by_identity
 
 Answers = dict[Slot, Answer]
 

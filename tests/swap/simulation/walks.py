@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from tests.simulation import laws
-from tests.simulation.explore import Violation
-from tests.simulation.faults import faults
-from tests.simulation.scenarios import MODES, deploying, operators, rebuild
-from tests.simulation.transitions import enabled, following
-from tests.simulation.world import Transition, World
+from tests.swap.simulation import laws
+from tests.swap.simulation.explore import Violation
+from tests.swap.simulation.faults import faults
+from tests.swap.simulation.scenarios import MODES, deploying, operators, rebuild
+from tests.swap.simulation.transitions import enabled, following
+from tests.swap.simulation.world import Transition, World
 
 FAULT, OPERATOR = 0.04, 0.03
 STEPS = 400

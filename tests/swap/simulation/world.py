@@ -17,8 +17,8 @@ from sparkops.swap.follower import report as report_of
 from sparkops.swap.journal import HOUR_S, Journal
 from sparkops.swap.model import Answer, Deployment
 from sparkops.swap.orders import Order
-from tests.simulation.sharing import by_identity, replace, shared
-from tests.simulation.views import Answers, Exposed, Health, Site, answering
+from tests.swap.simulation.sharing import by_identity, replace, shared
+from tests.swap.simulation.views import Answers, Exposed, Health, Site, answering
 
 NODES = ("n1", "n2", "n3")
 ENDED = (Health.STOPPED, Health.TAKEN)

@@ -15,7 +15,7 @@ from sparkops.node.member import Member
 from sparkops.swap.model import Answer
 from tests import examples
 from tests.ports import free_port
-from tests.smoke.server import Player, to, whole
+from tests.serving.smoke.server import Player, to, whole
 
 DAY_S = 86400.0
 STAMP = "2026-11-20T{:02}:{:02}:{:02}.{}00000000Z"

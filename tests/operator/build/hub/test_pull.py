@@ -18,8 +18,8 @@ from sparkops.config import programs
 from sparkops.node.program import python
 from sparkops.operator.build.weights import models
 from sparkops.operator.build.weights.checkpoint import Origin
+from tests.operator.build.weights.places import member
 from tests.safetensors import two_shards
-from tests.weights.places import member
 
 COMMIT = "c" * 40
 # It copies the directory SOURCE, and says about it what the files `lies` and `raises` beside it say. It damages as many

@@ -1,4 +1,4 @@
-"""Write the shipped locks: `python -m tests.lock.ship [RECIPE...]`, without a node, for arm64.
+"""Write the shipped locks: `python -m tests.operator.build.lock.ship [RECIPE...]`, without a node, for arm64.
 
 uv resolves packages as on a Spark, from the local package index, up to some weeks after the release of the recipe's
 vLLM, because an old vLLM does not support newer web frameworks. The digest of the base is not read.

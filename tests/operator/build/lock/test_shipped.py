@@ -11,7 +11,7 @@ from sparkops.config.lock import Lock
 from sparkops.config.recipe import Recipe
 from sparkops.operator.build.lock import resolving
 from sparkops.operator.build.lock.locking import BuildFiles, fits
-from tests.lock import ship
+from tests.operator.build.lock import ship
 
 FILES = shipped.recipes()
 RECIPES = {name: recipe_file.load(file) for name, file in FILES.items()}

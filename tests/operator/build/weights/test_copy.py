@@ -21,8 +21,8 @@ from sparkops.operator.build.weights.plan import RequiredModel
 from sparkops.operator.fleet.connected import Connected
 from tests import safetensors
 from tests.examples import recipe
+from tests.operator.build.weights.places import connected, member, processes_about
 from tests.safetensors import tensor, two_shards
-from tests.weights.places import connected, member, processes_about
 
 WANTED = RequiredModel("q", "org/q")
 FIRST = "model-1-of-2.safetensors"

@@ -14,8 +14,8 @@ from sparkops.operator.build.weights import description
 from sparkops.operator.build.weights.description import Description, of_lock, short, to_lock
 from sparkops.operator.build.weights.models import describe
 from tests import safetensors
+from tests.operator.build.weights.places import member
 from tests.safetensors import tensor
-from tests.weights.places import member
 
 CONFIG: dict[str, Any] = {"text_config": {"num_hidden_layers": 2, "rope_theta": 1e6, "layer_types": ["a", "b"]}}
 

@@ -19,9 +19,9 @@ from sparkops.errors import NodeError, NotReady
 from sparkops.operator.build.weights import commands, models
 from sparkops.operator.build.weights.checkpoint import Checkpoint, problems
 from tests import safetensors
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
+from tests.operator.build.weights.places import member
 from tests.safetensors import tensor, two_shards
-from tests.weights.places import member
 
 FIRST, SECOND = "model-1-of-2.safetensors", "model-2-of-2.safetensors"
 INDEX = "model.safetensors.index.json"

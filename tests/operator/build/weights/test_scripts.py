@@ -18,8 +18,8 @@ from sparkops.node.program import python
 from sparkops.operator.build.weights import models
 from sparkops.operator.build.weights.checkpoint import problems
 from tests import gguf, safetensors
+from tests.operator.build.weights.places import member
 from tests.safetensors import Tensors, tensor
-from tests.weights.places import member
 
 UP, DOWN = "layers.{}.shared_expert.up.weight", "layers.{}.experts.down.qweight"
 MARKER = {"model": "org/q", "made": "d1"}

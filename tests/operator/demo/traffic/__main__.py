@@ -1,4 +1,4 @@
-"""By hand: python -m tests.traffic http://127.0.0.1:8000 MODEL [--seconds 10] [--rate 200] [--streams 20]."""
+"""By hand: python -m tests.operator.demo.traffic URL MODEL [--seconds 10] [--rate 200] [--streams 20]."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparkops.operator.demo.traffic.generator import Traffic
 
 def main() -> None:
     """Make the load, then print its report."""
-    parser = argparse.ArgumentParser(prog="python -m tests.traffic")
+    parser = argparse.ArgumentParser(prog="python -m tests.operator.demo.traffic")
     parser.add_argument("base_url")
     parser.add_argument("model")
     parser.add_argument("--seconds", type=float, default=10.0)

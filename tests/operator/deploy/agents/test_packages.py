@@ -12,8 +12,8 @@ from sparkops.errors import NodeError
 from sparkops.operator.deploy.agents import packages
 from sparkops.operator.deploy.agents.packages import AgentPackages, PackageUpdate
 from sparkops.operator.status.doctor.run import packages_of
-from tests.doctor.test_run import member
-from tests.nodes.recording import RecordingNode
+from tests.node.recording import RecordingNode
+from tests.operator.status.doctor.test_run import member
 
 INSTALLED = "haproxy 2.6.12-1+deb12u3\nlibc6 2.36-9+deb12u10\n"
 # apt 2.6.1, `apt-get -qq --simulate dist-upgrade`, Debian 12 on 28 November 2026; haproxy's line is made up.

@@ -13,7 +13,7 @@ from sparkops.operator.deploy.agents.rebuild_plan import SILENT_S, GuardCopies, 
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
-from tests.deploy.states import deployed
+from tests.operator.deploy.states import deployed
 
 ACTIVE = deployed(node="n2")
 JOURNAL = Journal("chat", "n1", ("n2", "n3"), term=2, revision=9, active=ACTIVE)

@@ -21,8 +21,8 @@ from sparkops.operator.deploy.memory.fit import Fit
 from sparkops.serving.memory.bound import OUTSIDE_GIB
 from sparkops.serving.memory.pools import Room
 from tests.examples import CUDA, recipe
-from tests.memory import configs
-from tests.memory.tensors import BF16, FP8, INT4, MXFP4, NVFP4, tensors
+from tests.operator.deploy.memory import configs
+from tests.operator.deploy.memory.tensors import BF16, FP8, INT4, MXFP4, NVFP4, tensors
 from tests.places import ROOT
 
 LOGS = ROOT / "tests/captured"
@@ -32,7 +32,7 @@ ROPE_122B_GIB = parse(configs.QWEN_122B).rope_elements * 2 / GIB
 SPARK_GIB, H100_GIB = 121.7, 79.18
 SPARK = Room("spark", SPARK_GIB, SPARK_GIB, 5.0, shared=True)
 ARTICLE, POST, ALBOND, LABS, HERETIC = "article", "post", "albond", "labs", "heretic"
-"""Sources by their names in tests/memory/evidence.md."""
+"""Sources by their names in tests/operator/deploy/memory/evidence.md."""
 FITTED = "fitted: a constant of sparkops comes from this figure"
 
 

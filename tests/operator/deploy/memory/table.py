@@ -2,7 +2,7 @@
 
 To write them:
 
-python -m tests.memory.table
+python -m tests.operator.deploy.memory.table
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sparkops.operator.deploy.memory.report import lines
-from tests.memory.cases import Case, caches, sehyo, starts, weights
+from tests.operator.deploy.memory.cases import Case, caches, sehyo, starts, weights
 from tests.places import ROOT
 
 PAGES = {"docs/memory.md": "memory.md", "docs/evidence/memory.md": "evidence.md"}

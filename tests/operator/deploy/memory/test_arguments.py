@@ -11,7 +11,7 @@ from sparkops.engines.vllm.memory.arguments import cpu_space_gib, read
 from sparkops.engines.vllm.memory.shape import parse
 from sparkops.operator.deploy.memory.fit import served
 from tests.examples import CUDA, recipe
-from tests.memory.configs import MID, QWEN_122B
+from tests.operator.deploy.memory.configs import MID, QWEN_122B
 
 SHAPE = parse(QWEN_122B)
 

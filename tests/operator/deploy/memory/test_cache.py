@@ -8,8 +8,8 @@ import pytest
 
 from sparkops.engines.vllm.memory.cache import Serving, layout, state_bytes, token_bytes
 from sparkops.engines.vllm.memory.shape import Attention, Recurrent, parse
-from tests.memory.configs import GPT_OSS, MID, QWEN_35B, QWEN_122B, TINY
-from tests.memory.test_shape import GEMMA, MLA, NEMOTRON
+from tests.operator.deploy.memory.configs import GPT_OSS, MID, QWEN_35B, QWEN_122B, TINY
+from tests.operator.deploy.memory.test_shape import GEMMA, MLA, NEMOTRON
 
 SERVING = Serving(window=131072, batched_tokens=8192)
 SHAPE = parse(MID)

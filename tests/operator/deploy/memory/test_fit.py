@@ -20,9 +20,9 @@ from sparkops.serving.memory.bound import OUTSIDE_GIB
 from sparkops.serving.memory.pools import Room, room
 from sparkops.serving.memory.relief import FLOOR_GIB
 from tests.examples import CUDA, HOST, container, rank, recipe
-from tests.memory.cases import SPARK, autoround, predicted, sehyo, shipped
-from tests.memory.configs import MID, TINY
-from tests.memory.tensors import BF16, tensors
+from tests.operator.deploy.memory.cases import SPARK, autoround, predicted, sehyo, shipped
+from tests.operator.deploy.memory.configs import MID, TINY
+from tests.operator.deploy.memory.tensors import BF16, tensors
 
 GIB = 2**30
 WEIGHTS = {"model.layers.*.mlp.up_proj.weight": 20 * GIB}

@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.engines.vllm.memory.shape import Attention, Recurrent, parse
 from sparkops.operator.build.weights.description import short
-from tests.memory.configs import GPT_OSS, MID, QWEN_122B
+from tests.operator.deploy.memory.configs import GPT_OSS, MID, QWEN_122B
 
 MLA = {**MID, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_nextn_predict_layers": 1}
 GEMMA = {

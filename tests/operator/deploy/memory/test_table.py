@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.memory import table
-from tests.memory.cases import FITTED, Case, caches, starts, weights
+from tests.operator.deploy.memory import table
+from tests.operator.deploy.memory.cases import FITTED, Case, caches, starts, weights
 from tests.places import ROOT
 
 CASES = [*weights(), *caches(), *starts()]
@@ -14,7 +14,7 @@ GOAL = 0.10
 
 @pytest.mark.parametrize("page", table.PAGES)
 def test_each_page_is_what_the_planner_predicts(page: str) -> None:
-    """If not: python -m tests.memory.table."""
+    """If not: python -m tests.operator.deploy.memory.table."""
     assert (ROOT / page).read_text() == table.text(page)
 
 

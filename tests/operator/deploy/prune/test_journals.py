@@ -16,8 +16,8 @@ from sparkops.operator.deploy.prune.run import Pruning, readable, states
 from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from tests.examples import node
-from tests.nodes.recording import RecordingNode
-from tests.prune.test_plan import ALL, at, disk
+from tests.node.recording import RecordingNode
+from tests.operator.deploy.prune.test_plan import ALL, at, disk
 
 KNOWN = ServiceState(Journal("chat", "n2", active=at()))
 DAMAGED = NeedsOperator("both copies are damaged", next_step="Move it.")

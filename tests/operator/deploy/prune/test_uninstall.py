@@ -17,7 +17,7 @@ from sparkops.serving.service_state import ServiceState
 from sparkops.swap.fleet_state import Report
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
-from tests.prune.test_plan import CACHE, MARK, TAG, at, engine, image
+from tests.operator.deploy.prune.test_plan import CACHE, MARK, TAG, at, engine, image
 
 STORED = Stored(
     "n1",

@@ -19,8 +19,8 @@ from sparkops.operator.deploy.prune.stored import Stored
 from sparkops.operator.deploy.prune.uninstall import Extent, Installed
 from sparkops.operator.deploy.prune.uninstalling import Target, prepare_uninstall, require_lost
 from sparkops.operator.fleet.connected import Connected
+from tests.operator.build.weights import places
 from tests.safetensors import two_shards
-from tests.weights import places
 
 INVENTORY = "nodes:\n  n1: {address: 10.0.0.1}\n  n2: {address: 10.0.0.2}\ngateway: {node: n2}\n"
 

@@ -9,8 +9,8 @@ import pytest
 from sparkops.operator.fleet.guards.ending import Ending, exit_code, of_event, phase_seconds, settled, swap_line
 from sparkops.swap.events import narrate
 from sparkops.swap.model import Mode, Phase
-from tests.deploy.states import serving, swapping, target
-from tests.deploy.swaps import NEW, OLD
+from tests.operator.deploy.states import serving, swapping, target
+from tests.operator.deploy.swaps import NEW, OLD
 
 
 def event(kind: str, at: str = "2026-11-22T07:00:00+00:00", **more: Any) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from sparkops.operator.fleet.guards.membership import GuardSettings
 from sparkops.swap.intents import Hold
 from sparkops.swap.journal import Journal
 from sparkops.swap.wire import WireError
-from tests.deploy.states import serving
 from tests.guard_peer import Peer
+from tests.operator.deploy.states import serving
 from tests.places import ROOT
 
 NOT_BEGUN = (

@@ -84,7 +84,7 @@ def ask() -> None:
 
 def program(name: str) -> tuple[str, ...]:
     """Return the command of one of the programs of this module."""
-    return sys.executable, "-m", "tests.network.simultaneous", name
+    return sys.executable, "-m", "tests.operator.fleet.network.simultaneous", name
 
 
 @contextmanager

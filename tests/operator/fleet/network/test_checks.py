@@ -18,7 +18,7 @@ from sparkops.operator.fleet.network.checks import Check, Ranks
 from sparkops.operator.fleet.network.facts import NodeFabric
 from sparkops.operator.fleet.network.topology import Fabric
 from tests import sparks
-from tests.network.test_commands import WRITE_BW
+from tests.node.network.test_commands import WRITE_BW
 from tests.sparks import Spark, spark
 
 pytestmark = pytest.mark.local  # real shells read real files

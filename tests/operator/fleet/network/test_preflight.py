@@ -20,8 +20,8 @@ from sparkops.operator.fleet.network.facts import NodeFabric
 from sparkops.operator.fleet.network.topology import Fabric
 from tests import sparks
 from tests.examples import node
-from tests.network.test_commands import WRITE_BW
-from tests.nodes.recording import RecordingNode
+from tests.node.network.test_commands import WRITE_BW
+from tests.node.recording import RecordingNode
 from tests.sparks import spark
 
 RANKS = Ranks("x:1", 29501)

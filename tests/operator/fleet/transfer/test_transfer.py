@@ -20,7 +20,7 @@ from sparkops.errors import Interrupted, NodeError
 from sparkops.operator.fleet.transfer import commands, transfer
 from sparkops.operator.fleet.transfer.commands import EndProgram, Into, Key, Listening, SentFiles
 from sparkops.operator.fleet.transfer.rendezvous import Ends
-from tests.weights.places import member, processes_about
+from tests.operator.build.weights.places import member, processes_about
 
 HERE = ("127.0.0.1",)
 NOWHERE = ("192.0.2.1",)  # no address of this machine: kept for documentation

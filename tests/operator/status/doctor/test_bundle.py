@@ -20,9 +20,9 @@ from sparkops.operator.cli.doctor import write_bundle
 from sparkops.operator.fleet.guards.leader import Leader
 from sparkops.operator.status.doctor import bundle
 from sparkops.swap.intents import Hold
-from tests.deploy.states import serving
-from tests.guard_client.test_leader import Guarded, peer_node
 from tests.guard_peer import Peer
+from tests.operator.deploy.states import serving
+from tests.operator.fleet.guards.test_leader import Guarded, peer_node
 
 pytestmark = pytest.mark.local
 SECRET = "s3cret-value"

@@ -15,8 +15,8 @@ import pytest
 from sparkops.node.network.finding import Severity
 from sparkops.operator.build.weights.checkpoint import ModelDirectory
 from sparkops.operator.status.doctor.run import HubLogin
-from tests.doctor.test_rules import examined
 from tests.examples import CHECKPOINT, HALF_A_CHECKPOINT
+from tests.operator.status.doctor.test_rules import examined
 from tests.sparks import spark
 
 pytestmark = pytest.mark.local

@@ -16,8 +16,8 @@ from sparkops.operator.status.doctor.facts import NodeFacts
 from sparkops.operator.status.observation import NodeReport
 from sparkops.operator.status.picture import Drift, NodeRow
 from sparkops.serving.watch.finding import EngineFinding
-from tests.doctor.test_rules import examined
 from tests.examples import HOST
+from tests.operator.status.doctor.test_rules import examined
 from tests.sparks import spark
 
 pytestmark = pytest.mark.local

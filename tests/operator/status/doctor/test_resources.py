@@ -11,8 +11,8 @@ from sparkops.errors import NodeError
 from sparkops.operator.build.weights.checkpoint import Checkpoint, ModelDirectory, Origin
 from sparkops.operator.status.doctor import rules
 from sparkops.operator.status.doctor.facts import NodeFacts
-from tests.doctor.test_rules import WELL, examined
 from tests.examples import CHECKPOINT
+from tests.operator.status.doctor.test_rules import WELL, examined
 from tests.sparks import spark
 
 pytestmark = pytest.mark.local

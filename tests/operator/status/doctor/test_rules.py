@@ -483,7 +483,7 @@ def page() -> str:
 
 
 def test_the_reference_is_as_the_models_say() -> None:
-    """If not: python -c 'from tests.doctor.test_rules import page; print(page(), end="")' >docs/doctor.md."""
+    """If not: print page() of this module to docs/doctor.md."""
     assert (ROOT / "docs/doctor.md").read_text() == page()
 
 

@@ -9,7 +9,7 @@ from sparkops.node.network.finding import Finding, Severity
 from sparkops.operator.status.doctor.diagnosis import Diagnosis, FixRow
 from sparkops.operator.status.doctor.rules import AREAS, KINDS
 from sparkops.operator.status.doctor.view import lines
-from tests.doctor.test_rules import diagnose, examined
+from tests.operator.status.doctor.test_rules import diagnose, examined
 from tests.sparks import port_1, spark
 
 FINE = f"no findings about {', '.join(AREAS)}"

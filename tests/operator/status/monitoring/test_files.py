@@ -18,11 +18,11 @@ from sparkops.operator.status.monitoring import files
 from sparkops.serving.watch.finding import EngineFinding
 from sparkops.swap.catalogue import CATALOGUE, DISK_LOW_GIB, Code, Severity
 from sparkops.swap.model import Answer, Phase
-from tests.deploy.states import swapping
 from tests.examples import HOST, container, rank
-from tests.monitoring.cases import BAD_MIN, CASES
-from tests.monitoring.conftest import ALERTS, COLUMNS, DASHBOARD, KEY, fleet_of
-from tests.monitoring.programs import program
+from tests.operator.deploy.states import swapping
+from tests.operator.status.monitoring.cases import BAD_MIN, CASES
+from tests.operator.status.monitoring.conftest import ALERTS, COLUMNS, DASHBOARD, KEY, fleet_of
+from tests.operator.status.monitoring.programs import program
 
 FINDING = EngineFinding(
     code="STALLED", service="chat", node="n1", container="c", since=1.0, detail="no step", next_step="sparkops status"

@@ -19,9 +19,9 @@ import requests
 
 from sparkops.config.inventory import Fleet
 from sparkops.operator.status.monitoring import files
-from tests.monitoring.conftest import ALERTS, fleet_of
-from tests.monitoring.programs import program
-from tests.monitoring.world import World
+from tests.operator.status.monitoring.conftest import ALERTS, fleet_of
+from tests.operator.status.monitoring.programs import program
+from tests.operator.status.monitoring.world import World
 from tests.ports import free_port
 
 pytestmark = pytest.mark.local

@@ -17,9 +17,9 @@ from sparkops.guard.report.exposition import EngineFigures, GuardFigures, PeerFi
 from sparkops.guard.report.monitoring import FiguresServer
 from sparkops.serving.watch.finding import EngineFinding
 from sparkops.swap.model import Answer, Phase
-from tests.deploy.states import serving, swapping
 from tests.examples import HOST, container, rank
-from tests.monitoring.conftest import KEY, NODES
+from tests.operator.deploy.states import serving, swapping
+from tests.operator.status.monitoring.conftest import KEY, NODES
 from tests.ports import free_port
 
 GOOD_SERVICE = ServiceFigures(serving().journal, Answer.YES, needs_operator=False)
