@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +15,13 @@ from sparkops.config import inventory
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
 from sparkops.names import Slot
+from sparkops.operator.build.gateway import files
+from sparkops.operator.build.gateway import image as render
 from sparkops.operator.build.gateway.files import Secrets
+from sparkops.operator.build.gateway.image import Service
 from sparkops.operator.fleet.connected import connect
 from tests.fleet.fleet import Fleet
+from tests.gateway.here import PROGRAM
 from tests.gateway.live import METRICS, Live
 
 NAME = f"gateway-{os.getpid()}"
@@ -52,3 +60,20 @@ def live(engines: Live) -> Iterator[Live]:
     if engines.gateway.api_keys or engines.gateway.tls_certificate:
         engines.gateway, engines.secrets = Gateway(node="n", metrics_port=METRICS), Secrets()
         engines.configure()
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module `disk` of the program with a state of its own, that knows one service."""
+    for name in ("state", "run"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(f"GATEWAY_{name.upper()}", str(tmp_path / name))
+    monkeypatch.syspath_prepend(PROGRAM)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    module = importlib.import_module("disk")
+    config = render.config([Service("chat", 8000)], Gateway(node="n"), files.load_templates())
+    for name, text in config.items():
+        module.put(module.STATE / name, text)
+    yield module
+    for name in ("disk", "store"):
+        del sys.modules[name]

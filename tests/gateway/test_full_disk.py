@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from tests.gateway.here import WITHIN_S, Program, configured
-from tests.gateway.test_program import disk  # noqa: F401 - a fixture
 from tests.guard.small_disk import FULL, fill, mounted
 from tests.ports import free_port
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +11,6 @@ from sparkops.config.inventory import Gateway
 from sparkops.operator.build.gateway import files
 from sparkops.operator.build.gateway import image as render
 from sparkops.operator.build.gateway.image import Service
-from tests.gateway.here import PROGRAM
-
-CONFIG = render.config([Service("chat", 8000)], Gateway(node="n"), files.load_templates())
-
-
-@pytest.fixture
-def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module with a state of its own, that knows one service."""
-    for name in ("state", "run"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(f"GATEWAY_{name.upper()}", str(tmp_path / name))
-    monkeypatch.syspath_prepend(PROGRAM)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    module = importlib.import_module("disk")
-    for name, text in CONFIG.items():
-        module.put(module.STATE / name, text)
-    yield module
-    for name in ("disk", "store"):
-        del sys.modules[name]
 
 
 def test_only_the_owner_may_read_a_file(disk: Any) -> None:

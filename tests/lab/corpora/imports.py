@@ -47,8 +47,8 @@ IMAGE = "registry.example/of-the-original:latest"
 HEAD = """# Imports of public recipes
 
 Written on {day} by `python -m tests.lab.corpora.imports`. Files with the same content count once, and each named
-variant (of vllm-project: for a DGX Spark) counts as one. `--mods` was given, a checkout of spark-vllm-docker. Refused ones were
-imported again with `--use`, which leaves flags of forks to the parser of a finished image.
+variant (of vllm-project: for a DGX Spark) counts as one. `--mods` was given, a checkout of spark-vllm-docker. Refused
+ones were imported again with `--use`, which leaves flags of forks to the parser of a finished image.
 
 "Its own parser" is that of the vLLM which the new recipe pins, from the wheel for arm64. A recipe for a finished image
 has no such version: the parser of that image judges it when it starts. Whether a model loads is not part of this.
