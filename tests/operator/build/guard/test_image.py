@@ -12,7 +12,7 @@ import pytest
 
 from sparkops.config import assets
 from sparkops.config.inventory import Build, Fleet, Gateway
-from sparkops.operator.build.gateway import image
+from sparkops.operator.build.gateway import files, image
 from sparkops.operator.build.guard import image as guard
 from sparkops.operator.build.guard.image import PACKAGES, guard_context, guard_dockerfile
 from sparkops.operator.build.hub import pull
@@ -34,14 +34,8 @@ DEBIAN = {
     "yaml": "python3-yaml",
 }
 OPERATORS = (
-    *("cli/", "convert/", "doctor/", "prune/", "render/", "images/", "lock/", "hub/", "__main__.py"),
-    *(
-        "engines/gates.py",
-        "engines/image_facts.py",
-        "engines/vllm/gate.py",
-        "engines/sglang/gate.py",
-        "engines/llama_cpp/gate.py",
-    ),
+    *("operator/", "__main__.py", "engines/gates.py", "engines/image_facts.py", "engines/vllm/gate.py"),
+    *("engines/sglang/gate.py", "engines/llama_cpp/gate.py"),
     *("engines/calculators.py", "engines/needs.py", "engines/vllm/memory/"),
 )
 """Rooms and modules of the operator's program: no change there replaces a guard."""
@@ -120,7 +114,8 @@ def test_a_context_is_sorted_and_names_its_directories() -> None:
     [
         ({**PACKAGE, "guard/daemon.py": b"# other"}, False),
         ({**PACKAGE, "swap/leader.py": b"# other"}, False),
-        ({**PACKAGE, "deploy/more.py": b""}, True),
+        ({**PACKAGE, "operator/deploy/more.py": b""}, True),
+        ({path: b"# other" if path.startswith(OPERATORS) else file for path, file in PACKAGE.items()}, True),
         *(({**PACKAGE, path: b"# other"}, True) for path in PACKAGE if path.startswith(OPERATORS)),
         (dict(reversed(PACKAGE.items())), True),
     ],
@@ -129,6 +124,15 @@ def test_the_digest_follows_what_the_guard_can_import(package: Mapping[str, byte
     before, after = (guard_context(TEMPLATES, files).digest for files in (PACKAGE, package))
 
     assert (before == after) is same
+
+
+def test_no_agent_has_anything_of_the_operator_s_program() -> None:
+    """The gateway's image has no module of sparkops at all."""
+    guards = {path for path, _ in guard_context(TEMPLATES, PACKAGE).files}
+    gateways = {path for path, _ in image.gateway_context(TEMPLATES, files.load_program()).files}
+
+    assert [path for path in guards if path.startswith("files/sparkops/operator")] == []
+    assert [path for path in gateways if "sparkops" in path] == []
 
 
 def test_the_digest_follows_the_template() -> None:
