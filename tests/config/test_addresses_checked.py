@@ -16,8 +16,8 @@ from sparkops.operator.cli.status_output import places
 NODES = "nodes:\n  n1: {address: 10.0.0.1}\n"
 PROGRAM = """import sys
 from pathlib import Path
-from sparkops.cli.options import Settings
-from sparkops.cli.status_output import places
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.status_output import places
 print(places(Settings(Path(sys.argv[1]), False))[0], "sparkops.config.inventory" in sys.modules)"""
 
 

@@ -19,17 +19,17 @@ import json
 from sparkops.config import opt_in
 from sparkops.config.recipe import Recipe
 from sparkops.config.startup import Startup
-from sparkops.deploy.fitting import fits
-from sparkops.docker import commands, ranks
+from sparkops.operator.deploy.fitting import fits
+from sparkops.node.docker import commands, ranks
 from sparkops.engines import ENGINES, load, metrics
 from sparkops.engines.launch import Seat
 from sparkops.errors import SparkopsError
-from sparkops.memory.bound import bound
+from sparkops.serving.memory.bound import bound
 from sparkops.names import Slot
-from sparkops.network import environment
-from sparkops.release import Rank
-from sparkops.startup.verdict import Line, Sample, Watch, advance
-from sparkops.status import starting
+from sparkops.operator.fleet.network import environment
+from sparkops.config.release import Rank
+from sparkops.serving.startup.verdict import Line, Sample, Watch, advance
+from sparkops.operator.status import starting
 from tests.examples import IMAGE_ID, node, rank, recipe, release
 
 image = {"torch": None, "vllm": None}

@@ -106,7 +106,7 @@ def test_images_get_the_same_files_from_the_wheel_as_from_a_checkout(installed: 
     code = """
 import hashlib, json
 from sparkops.config import assets, programs
-from sparkops.gateway import files
+from sparkops.operator.build.gateway import files
 programs_ = [programs.load("checkpoint", "pull"), programs.load_step("add-tensors"), programs.load_survey()]
 loaded = [assets.load_templates(), assets.load_mods(), assets.load_package(), assets.load_gate(), files.load_program()]
 more = [assets.load_hub_packages(), assets.load_rendezvous(), assets.template_names(), assets.mod_names()]

@@ -52,7 +52,7 @@ FRONT, OTHER = f"front-{os.getpid()}", f"other-{os.getpid()}"
 CHAT = Service("chat", 9300)
 WRITE_JOURNAL = """
 import sys
-from sparkops.guard.state import State
+from sparkops.guard.disk.state import State
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 State().write_journal(wire.load(Journal, sys.stdin.buffer.read()))

@@ -13,7 +13,7 @@ import pytest
 from tests.places import ROOT
 
 TESTS = ROOT / "tests"
-SIMULATION, GUARD = "simulation/test_reproductions.py", "guard/test_reproductions.py"
+SIMULATION, GUARD = "swap/simulation/test_reproductions.py", "guard/test_reproductions.py"
 SCENARIOS = {
     "p1_rollback_wait_acts_on_the_swap_it_read_before_the_lock": (
         SIMULATION, "p1_an_intent_that_was_planned_before_a_commit_is_refused"),

@@ -135,7 +135,7 @@ def test_a_truncated_file_is_unreadable_unless_a_slot_is_whole(small: Durable, l
 WRITER = """
 import sys
 from pathlib import Path
-from sparkops.guard.durable import Durable
+from sparkops.guard.disk.durable import Durable
 durable = Durable(Path(sys.argv[1]), 9000)
 for number in range(10**6):
     durable.write(str(number).encode() * 1000)

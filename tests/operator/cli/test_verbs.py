@@ -15,7 +15,7 @@ from tests.operator.cli.conftest import Sparkops
 HEAVY = ("docker", "jinja2", "paramiko", "pydantic", "requests", "rich", "yaml")
 IMPORTED = """
 import sys
-from sparkops.cli.main import main
+from sparkops.operator.cli.main import main
 sys.argv = ["sparkops", *sys.argv[1:]]
 try:
     main()
