@@ -206,10 +206,8 @@ def test_a_template_without_a_timeout_in_one_stage_is_refused_before_a_node_is_a
 
     first, second = ran.err.splitlines()
     assert ran.code == 2
-    assert first.startswith(f"sparkops: templates/{name}:2: stage late: uv runs without UV_HTTP_TIMEOUT, expected ENV")
-    assert second.startswith(
-        f"templates/{name}:2: stage late: uv runs without UV_OVERRIDE, expected a file with torch=="
-    )
+    assert first.startswith(f"sparkops: templates/{name}:2: stage late: UV_HTTP_TIMEOUT is not set, expected ENV UV_")
+    assert second.startswith(f"templates/{name}:2: stage late: UV_OVERRIDE is not set, expected a file with torch==")
     assert not Path("Dockerfiles").exists()
 
 
