@@ -152,7 +152,7 @@ def test_each_slot_is_the_other_of_the_other() -> None:
 def test_a_container_says_what_it_is_and_not_what_it_is_for() -> None:
     assert Rank(release(), Slot.GREEN, "n1", index=1).labels == {
         "sparkops.service": "chat",
-        "sparkops.config.release": release().id,
+        "sparkops.release": release().id,
         "sparkops.recipe": "q",
         "sparkops.slot": "green",
         "sparkops.rank": "1",

@@ -242,7 +242,7 @@ class Machine:
 
     def release(self, name: str) -> str:
         """The release of a container."""
-        return str(self.containers[name]["Config"]["Labels"].get("sparkops.config.release", ""))
+        return str(self.containers[name]["Config"]["Labels"].get("sparkops.release", ""))
 
     def log(self, name: str) -> str:
         """What a container has said, all of it at its start."""
@@ -269,7 +269,7 @@ class Machine:
             for container in self.containers.values()
         )
         return [
-            labels["sparkops.config.release"] for labels, policy in policies if labels and policy["Name"] == "always"
+            labels["sparkops.release"] for labels, policy in policies if labels and policy["Name"] == "always"
         ]
 
     def crash(self, name: str) -> None:

@@ -99,7 +99,7 @@ def whole(machines: Mapping[str, Machine], container: Facts) -> bool:
     labels = container["Config"]["Labels"]
     if "sparkops.ranks" not in labels:
         return True
-    keys = ("sparkops.config.release", "sparkops.slot", "sparkops.generation")
+    keys = ("sparkops.release", "sparkops.slot", "sparkops.generation")
     running = [
         candidate["Config"]["Labels"].get("sparkops.rank")
         for machine in machines.values()

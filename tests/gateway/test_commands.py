@@ -57,7 +57,7 @@ def test_the_container_runs_with_no_rights() -> None:
         "--label=sparkops.recipe=gateway",
         "--label=sparkops.inputs=ab",
         *(word for word in command.argv if word.startswith("--label=sparkops.version=")),
-        "--label=sparkops.operator.deploy.memory-mib=1536",
+        "--label=sparkops.memory-mib=1536",
         "--network=host",
         "--restart=always",
         "--cap-drop=ALL",

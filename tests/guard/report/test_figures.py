@@ -61,7 +61,7 @@ def test_a_service_without_traffic_by_intent_is_not_one_that_does_not_answer(
 def test_an_engine_whose_metrics_fail_has_no_figures_of_earlier(sample: dict[str, Any], expected: object) -> None:
     leadership: Any = SimpleNamespace(node=SimpleNamespace(name="n1"))
     sampler: Any = None
-    labels = {"sparkops.service": "chat", "sparkops.config.release": "q-1", "sparkops.slot": "blue"}
+    labels = {"sparkops.service": "chat", "sparkops.release": "q-1", "sparkops.slot": "blue"}
     facts = inspect("sparkops-chat-blue", labels, "running")
 
     assert Figures(leadership, sampler, lambda: None)._engine(facts, sample).sums == expected

@@ -25,7 +25,7 @@ def test_create() -> None:
 
     assert str(command) == (
         f"docker create --name={created.container}"
-        f" --label=sparkops.service=chat --label=sparkops.config.release={created.release.id} --label=sparkops.recipe=q"
+        f" --label=sparkops.service=chat --label=sparkops.release={created.release.id} --label=sparkops.recipe=q"
         f" --label=sparkops.slot=blue --label=sparkops.rank=0 --label=sparkops.port=8001 --label=sparkops.claim-gib=10"
         f" --label=sparkops.inputs={INPUTS} --label=sparkops.version={__version__}"
         " --network=host --restart=no --user=10841:10841 --cap-drop=ALL --security-opt=no-new-privileges"

@@ -19,8 +19,8 @@ RECORD = DemoRecord(
 def test_what_docker_keeps_is_what_is_read() -> None:
     label = RECORD.keep().argv[3]
 
-    assert label.startswith("--label=sparkops.operator.demo=")
-    assert record.parse(f"{label.removeprefix('--label=sparkops.operator.demo=')}\n") == RECORD
+    assert label.startswith("--label=sparkops.demo=")
+    assert record.parse(f"{label.removeprefix('--label=sparkops.demo=')}\n") == RECORD
     assert record.parse("\n") is None
 
 

@@ -102,7 +102,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], 
 def recorded(directory: Path) -> str:
     """What Docker prints of the record of this user's demonstration."""
     kept = DemoRecord(str(directory), os.getuid(), created=(str(directory),)).keep()
-    return kept.argv[3].partition("sparkops.operator.demo=")[2]
+    return kept.argv[3].partition("sparkops.demo=")[2]
 
 
 @pytest.mark.parametrize("deleted", ["nothing", "its directory", "its record"])

@@ -30,7 +30,7 @@ def test_the_first_deploy_of_a_fleet_is_shown_before_any_guard_runs() -> None:
     assert effect_plan is not None
     (rank,) = intent.target.ranks
     create = engine_spec.of(rank).create("n1")
-    assert "--label=sparkops.config.release=" in str(create)
+    assert "--label=sparkops.release=" in str(create)
     shown = list(lines(effect_plan, "chat"))
     assert shown[:4] == ["prepare", f"  n1: {create}", "start", f"  n1: docker start {rank.container}"]
     assert shown[4:6] == ["verify", f"  n1: verify {rank.container}"]
