@@ -268,9 +268,7 @@ class Machine:
             (container["Config"]["Labels"], container["HostConfig"]["RestartPolicy"])
             for container in self.containers.values()
         )
-        return [
-            labels["sparkops.release"] for labels, policy in policies if labels and policy["Name"] == "always"
-        ]
+        return [labels["sparkops.release"] for labels, policy in policies if labels and policy["Name"] == "always"]
 
     def crash(self, name: str) -> None:
         """The process is killed."""

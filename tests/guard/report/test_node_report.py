@@ -192,9 +192,7 @@ def test_a_container_that_docker_does_not_inspect_hides_neither_itself_nor_anoth
     node: Node, healthy: bool, health: Health
 ) -> None:
     """The shim of a container may hang: Docker then lists it, and the engine in it answers by itself."""
-    other = inspect(
-        "d", {"sparkops.service": "other", "sparkops.release": "r1", "sparkops.slot": "blue"}, "exited"
-    )
+    other = inspect("d", {"sparkops.service": "other", "sparkops.release": "r1", "sparkops.slot": "blue"}, "exited")
     node.docker.inspects.append(other)
     node.docker.hanging = {node.docker.inspects[0]["Id"]}
     node.healthy = healthy
