@@ -20,7 +20,14 @@ from sparkops.node.docker.commands import docker
 from sparkops.node.host import GIB
 from sparkops.node.network import firewall
 from sparkops.operator.build.weights.checkpoint import Checkpoint
-from sparkops.operator.deploy.prune.stored import OWN_VOLUMES, REMOVE_S, Stored, remove_image, remove_volume
+from sparkops.operator.deploy.prune.stored import (
+    OWN_VOLUMES,
+    REMOVE_S,
+    Stored,
+    StoredImage,
+    remove_image,
+    remove_volume,
+)
 from sparkops.serving.service_state import ServiceState, needed_nodes, unreported
 
 NO_RULES = ("nft", f"add table {firewall.TABLE}; delete table {firewall.TABLE}")
@@ -206,11 +213,15 @@ def _in_guard(installed: Installed, options: Sequence[str], *argv: str) -> Comma
 
 def _images(installed: Installed) -> Iterator[Command]:
     """Yield the removals of images, except those that containers of other programs use."""
-    own = {*installed.agents, *(engine.name for engine in installed.stored.engines)}
-    used = {image for container, image in installed.stored.used.items() if container not in own}
     for image in installed.stored.images:
-        if image.id not in used:
+        if not _users(installed, image):
             yield remove_image(image.own_tags or (image.id,))
+
+
+def _users(installed: Installed, image: StoredImage) -> list[str]:
+    """Return the containers of other programs that use an image."""
+    own = {*installed.agents, *(engine.name for engine in installed.stored.engines)}
+    return sorted(name for name, used in installed.stored.used.items() if used == image.id and name not in own)
 
 
 def _build_cache(installed: Installed) -> Iterator[Command]:
@@ -263,7 +274,7 @@ def _remove_empty(path: PurePosixPath) -> Command:
 
 
 def _kept(installed: Installed, weights: Sequence[Checkpoint], *, anything: bool) -> Iterator[Kept]:
-    """Yield what needs root where no image of the guard is left to remove it, and the model files that stay.
+    """Yield what needs root where no image of the guard is left to remove it, and images and model files that stay.
 
     `anything`: whether anything of sparkops goes.
     """
@@ -272,6 +283,9 @@ def _kept(installed: Installed, weights: Sequence[Checkpoint], *, anything: bool
         yield Kept(f"table {firewall.TABLE}", f"{why} {Command(NO_RULES)}")
         if installed.run_exists:
             yield Kept(places.RUN, f"{why} rm -r {places.RUN}")
+    for image in installed.stored.images:
+        if users := _users(installed, image):
+            yield Kept(" ".join(image.own_tags) or image.id, f"used by {', '.join(users)}")
     for checkpoint in installed.checkpoints:
         path = f"{installed.model_dir}/{checkpoint.path}"
         if not _written(checkpoint):

@@ -109,6 +109,7 @@ def test_an_image_that_another_container_uses_stays_and_another_name_of_one_stay
     renamed = replace(NODE, stored=replace(STORED, images=(image(TAG, "mine:1"),)))
 
     assert f"docker rmi {TAG}" not in commands(plan(used, Extent()))
+    assert ("used by mine", TAG) in [(kept.why, kept.name) for kept in plan(used, Extent()).kept]
     assert f"docker rmi {TAG}" in commands(plan(renamed, Extent()))
 
 
