@@ -110,6 +110,7 @@ def test_it_loads_neither_typer_nor_pydantic_nor_a_verb(here: Path) -> None:
 
     assert not {"typer", "pydantic", "paramiko", "rich", "docker"} & loaded
     assert {name for name in loaded if name.startswith("sparkops.")} == {
+        "sparkops.operator",
         "sparkops.operator.cli",
         "sparkops.operator.cli.completion",
         "sparkops.command",
