@@ -11,7 +11,6 @@ import requests
 
 from sparkops.node.http import MOST_BYTES, AnswerTooLong, session
 from sparkops.node.local import LocalNode
-from sparkops.node.node import Node
 from tests.http_server import Answer, Asked, answering
 from tests.node.recording import RecordingNode
 
@@ -26,11 +25,6 @@ def test_every_url_goes_to_the_port_of_the_node() -> None:
     with answering(echo) as server, session(NODE, server.port) as asking:
         assert asking.get("http://node/health").text == "GET /health "
         assert asking.post("http://anything.else:1234/v1", json={"a": 1}).text == 'POST /v1 {"a": 1}'
-
-
-def test_it_goes_through_ssh_as_well(node: Node) -> None:
-    with answering(echo) as server, session(node, server.port) as asking:
-        assert asking.get("http://node/health").text == "GET /health "
 
 
 def test_one_connection_serves_several_requests() -> None:

@@ -1,4 +1,4 @@
-"""The stage of an engine's start. Apart from survey.py, because it imports pydantic: most engines have started."""
+"""The stage of an engine's start. Apart from observation.py, because it imports pydantic: most engines have started."""
 
 from __future__ import annotations
 

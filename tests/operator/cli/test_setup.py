@@ -11,8 +11,8 @@ import yaml
 
 from sparkops.config import inventory
 from sparkops.operator.fleet.host_keys import fingerprint_of
-from tests.node.ssh_server import SshServer, listening
 from tests.operator.cli.conftest import Sparkops
+from tests.operator.fleet.ssh_server import SshServer, listening
 from tests.places import ROOT
 
 DOCS = ROOT / "docs"

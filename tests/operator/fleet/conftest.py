@@ -12,7 +12,7 @@ from sparkops.config import inventory
 from sparkops.config.inventory import Fleet
 from sparkops.node.node import Node
 from sparkops.operator.fleet.connect import Connector
-from tests.node.ssh_server import SshServer, listening
+from tests.operator.fleet.ssh_server import SshServer, listening
 
 
 @pytest.fixture(scope="module")

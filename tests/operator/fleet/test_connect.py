@@ -15,7 +15,7 @@ from sparkops.config.inventory import Fleet
 from sparkops.errors import HostKeyRefused, Interrupted, NotReachable
 from sparkops.operator.fleet.connect import Connector
 from sparkops.operator.fleet.host_keys import fingerprint_of
-from tests.node.ssh_server import SshServer
+from tests.operator.fleet.ssh_server import SshServer
 
 
 def refusal(fleet: Fleet, name: str) -> NotReachable:

@@ -18,11 +18,14 @@ import pytest
 from sparkops.command import Command
 from sparkops.config.inventory import Fleet
 from sparkops.errors import CommandFailed, ConnectionLost, Interrupted, NodeError, SparkopsError
+from sparkops.node.http import session
 from sparkops.node.node import Node
 from sparkops.operator.fleet.connect import Connector
 from sparkops.operator.fleet.ssh import SshNode
 from sparkops.operator.fleet.transfer.rendezvous import held_open
-from tests.node.ssh_server import SshServer
+from tests.http_server import answering
+from tests.node.test_http import echo
+from tests.operator.fleet.ssh_server import SshServer
 
 FORGET = deque[str](maxlen=0).append
 
@@ -236,3 +239,8 @@ def test_a_pipe_is_both_stdin_and_stdout_of_a_program(node: Node) -> None:
         stream.sendall(b"there and back")
 
         assert stream.recv(100) == b"there and back"
+
+
+def test_http_goes_through_it_as_well(node: Node) -> None:
+    with answering(echo) as server, session(node, server.port) as asking:
+        assert asking.get("http://node/health").text == "GET /health "

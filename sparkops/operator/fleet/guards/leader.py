@@ -134,7 +134,7 @@ class GuardConnection:
         """Make the guard follow the guard of node `leader`, whose orders are signed with `key` (hex).
 
         `term`: that of the rebuild that made it the leader. `gateway`: the addresses of that node, which may connect
-        to engines. `settings`: those of guard_client.membership; `paths`, the directories, files and devices of its
+        to engines. `settings`: those of membership.py; `paths`, the directories, files and devices of its
         node that engines may get, besides those of earlier requests, which earlier releases may need; `former`, as of
         `take`. Without one, the guard keeps its own. Raises PlanRefused if another leader has deployed a service that
         needs this guard, or if the port of `monitoring` is taken.
