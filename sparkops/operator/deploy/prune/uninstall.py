@@ -1,8 +1,8 @@
 """The removal of everything that sparkops brought to a node: what belongs to it, what keeps it, the commands. Pure.
 
 Each name here is that of the module which creates the thing: agents, volumes and tables in `node` and
-`gateway`, caches and marks in `release`, checkpoints in `weights`. Engines, images and volumes are recognised as `prune`
-recognises them: by labels and names.
+`gateway`, caches and marks in `release`, checkpoints in `weights`. Engines, images and volumes are recognised as
+`prune` recognises them: by labels and names.
 """
 
 from __future__ import annotations
