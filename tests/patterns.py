@@ -21,7 +21,7 @@ from typing import Any
 from sparkops import redact
 from sparkops.config import opt_in, shipped
 from sparkops.engines import ENGINES
-from sparkops.guard.follow.startup import advice
+from sparkops.guard.follow import advice
 from sparkops.operator.build.render import sandbox
 
 ROOT = shipped.PACKAGE.parent

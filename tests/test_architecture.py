@@ -22,7 +22,7 @@ PURE = (
 REACHING = {
     "engines.endpoints",
     "guard",
-    "guard.follow.startup.watch",
+    "guard.follow.start_watch",
     "node.agents.container",
     "node.docker_api",
     "node.http",

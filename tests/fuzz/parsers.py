@@ -18,8 +18,7 @@ from sparkops.engines import ENGINES, image_facts, metrics
 from sparkops.errors import SparkopsError
 from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
-from sparkops.guard.follow import nccl_log
-from sparkops.guard.follow.startup import advice
+from sparkops.guard.follow import advice, nccl_log
 from sparkops.node import host
 from sparkops.node.docker import facts
 from sparkops.node.network import commands, firewall

@@ -13,9 +13,8 @@ from typing import Any
 from sparkops.command import Command, Completed
 from sparkops.engines.ray import TOKEN
 from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, SparkopsError
-from sparkops.guard.follow import nccl_log
+from sparkops.guard.follow import advice, nccl_log
 from sparkops.guard.follow.filter import close_ports
-from sparkops.guard.follow.startup import advice
 from sparkops.node.docker import commands, facts
 from sparkops.node.docker.facts import Container
 from sparkops.node.docker.places import CONTAINER

@@ -16,7 +16,7 @@ from sparkops.engines import ENGINES
 from sparkops.errors import ConnectionLost, NotReady, StartFailed
 from sparkops.guard.follow.engine_port import EnginePort
 from sparkops.guard.follow.free_memory import read_total_gib
-from sparkops.guard.follow.startup.watch import StartMonitor
+from sparkops.guard.follow.start_watch import StartMonitor
 from sparkops.node.docker.facts import Container
 from sparkops.node.docker_api import Engine
 from sparkops.node.http import session

@@ -9,7 +9,7 @@ import pytest
 from sparkops.engines.start_log import Advice
 from sparkops.engines.vllm.causes import TAKE_LESS
 from sparkops.engines.vllm.start_log import LOG
-from sparkops.guard.follow.startup import advice
+from sparkops.guard.follow import advice
 
 Captured = Callable[[str], str]
 STOP = "Stop the processes that use the memory (on the node: nvidia-smi, docker ps, free -g)"

@@ -8,7 +8,7 @@ import pytest
 
 from sparkops.config.node import NodeConfig
 from sparkops.errors import ConnectionLost
-from sparkops.guard.follow.startup.watch import LOG_LINES, StartMonitor
+from sparkops.guard.follow.start_watch import LOG_LINES, StartMonitor
 from sparkops.node.docker_api import Engine
 from sparkops.node.local import LocalNode
 from sparkops.node.member import Member
