@@ -280,7 +280,7 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
     write = ("docker", "exec", GUARD, "sh", "-c", "echo kept >/var/lib/sparkops/note")
     pair.machines[OTHER].exec(*write)
 
-    result = pair.ensure(other_guard(pair, guard__operator_socket=SOCKET + b"# another version\n"))
+    result = pair.ensure(other_guard(pair, guard__lead__operator_socket=SOCKET + b"# another version\n"))
 
     assert result == {FRONT: ("guard",), OTHER: ("guard",)}
     changed = {name for name, container in pair.ids().items() if before[name] != container}
@@ -292,7 +292,7 @@ def test_another_version_replaces_the_guard_and_nothing_else(pair: Pair) -> None
 
 @pytest.mark.matrix
 def test_p6_agents_do_not_change_while_a_service_does(pair: Pair) -> None:
-    before, other = pair.ids(), other_guard(pair, guard__operator_socket=SOCKET + b"# yet another version\n")
+    before, other = pair.ids(), other_guard(pair, guard__lead__operator_socket=SOCKET + b"# yet another version\n")
     nodes = {**pair.fleet.nodes, "lost": pair.fleet.nodes[OTHER]}  # a node of the inventory that nothing connects to
     larger = replace(pair, fleet=pair.fleet.model_copy(update={"nodes": nodes}))
     pair.lead(Journal("chat", FRONT, (OTHER,)).begun("i1", Mode.FIRST, LOST, automatic=True))
@@ -309,7 +309,7 @@ def test_p6_agents_do_not_change_while_a_service_does(pair: Pair) -> None:
 @pytest.mark.matrix
 def test_a_guard_that_does_not_answer_gives_way_to_the_old_one(pair: Pair) -> None:
     before = pair.ids()
-    deaf = other_guard(pair, guard__operator_socket=SOCKET + DEAF)
+    deaf = other_guard(pair, guard__lead__operator_socket=SOCKET + DEAF)
 
     with pytest.raises(StartFailed, match="the new guard does not answer; the old one runs again"):
         pair.ensure(replace(pair.specs, guard=deaf.guard))
@@ -319,7 +319,10 @@ def test_a_guard_that_does_not_answer_gives_way_to_the_old_one(pair: Pair) -> No
 
 
 def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
-    node, other = pair.machines[OTHER], other_guard(pair, guard__operator_socket=SOCKET + b"# it comes by itself\n")
+    node, other = (
+        pair.machines[OTHER],
+        other_guard(pair, guard__lead__operator_socket=SOCKET + b"# it comes by itself\n"),
+    )
     with connect(pair.fleet, [OTHER]) as connected:
         image = build_on(connected.member(OTHER), other.guard, pair.events.append).image
 
@@ -333,7 +336,7 @@ def test_a_guard_is_replaced_to_the_end_without_its_client(pair: Pair) -> None:
 
 @pytest.mark.matrix
 def test_a_guard_that_cannot_read_the_journals_replaces_none(pair: Pair) -> None:
-    before, other = pair.ids(), other_guard(pair, guard__operator_socket=SOCKET + b"# it reads no garbage\n")
+    before, other = pair.ids(), other_guard(pair, guard__lead__operator_socket=SOCKET + b"# it reads no garbage\n")
     plant = f"mkdir -p {SERVICES}/broken && echo garbage >{SERVICES}/broken/journal"
     pair.machines[OTHER].exec("docker", "exec", GUARD, "sh", "-c", plant)
     try:
