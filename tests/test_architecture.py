@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
+
+import pytest
 
 from tests.places import ROOT
 
@@ -322,3 +325,11 @@ def test_few_files_outside_the_engines_name_vllm() -> None:
     found = {file for file, text in code.items() if "vllm" in CITED.sub("", text).lower()}
 
     assert {file for file in found if not file.startswith(ENGINE_ROOMS)} == set(NAMES_VLLM)
+
+
+def test_pytest_passes_over_no_folder_of_tests(pytestconfig: pytest.Config) -> None:
+    """Its default passes over each `build`."""
+    patterns = pytestconfig.getini("norecursedirs")
+    folders = {part for file in (ROOT / "tests").rglob("test_*.py") for part in file.relative_to(ROOT).parts[:-1]}
+
+    assert [folder for folder in sorted(folders) if any(fnmatch(folder, pattern) for pattern in patterns)] == []
