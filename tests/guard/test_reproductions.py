@@ -1,4 +1,4 @@
-"""Faults of the first design in one guard: files, links, socket, memory. Names are those of the reproductions.
+"""Faults of the first design in one guard: files, socket, memory. Names are those of the reproductions.
 
 The others are scenarios of the whole fleet: tests/swap/simulation/test_reproductions.py.
 """
@@ -15,13 +15,11 @@ from typing import Any
 
 import pytest
 
-from sparkops.errors import ConnectionLost, NeedsOperator, NotReady
+from sparkops.errors import NeedsOperator, NotReady
 from sparkops.guard.daemon import link
-from sparkops.guard.disk.durable import Unreadable
 from sparkops.guard.disk.state import Membership, State
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.follow.follower import Follower
-from sparkops.guard.lead.completion import Completion, ReleaseHealth
 from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead.lead import Lead
 from sparkops.guard.lead.leadership import Leadership
@@ -43,7 +41,6 @@ from sparkops.swap.orders import order
 from sparkops.swap.phases import RULES, drained
 from tests import examples
 from tests.guard.small_disk import fill, mounted
-from tests.guard.test_peers import ORDER, REPORT, Guard
 from tests.node.recording import RecordingNode
 
 BOOT = NodeClock(1.0, "boot")
@@ -117,27 +114,6 @@ def test_p9_a_release_of_another_version_ends_before_its_node_runs_out_of_memory
         floor.look()
 
     assert [str(command) for command in node.ran] == ["docker kill new-r0"]
-
-
-def test_p30_memory_relief_never_ends_what_is_promoted_and_of_two_ends_the_new_one(tmp_path: Path) -> None:
-    promoted = follower(tmp_path / "promoted", begun(Phase.PROMOTE), NEW)
-    both = follower(tmp_path / "both", begun(Phase.BAKE, Mode.BESIDE), OLD, NEW)
-
-    assert [rank for _, rank in promoted.expendable()] == []
-    assert [rank for _, rank in both.expendable()] == [NEW]
-
-
-def test_p10_a_journal_of_a_newer_version_is_refused_with_the_next_step(tmp_path: Path) -> None:
-    state = State(tmp_path)
-    state.write_journal(SERVING)
-    newer = json.loads(state._durable(tmp_path / "services/chat/journal").read() or b"") | {"schema": SCHEMA + 1}
-    state._durable(tmp_path / "services/chat/journal").write(json.dumps({**newer, "new_key": None}).encode())
-
-    with pytest.raises(Unreadable, match=f"has format {SCHEMA + 1}, expected {SCHEMA}") as caught:
-        state.journal("chat")
-
-    assert caught.value.exit_code == NeedsOperator.exit_code
-    assert caught.value.next_step.startswith("Update sparkops on this machine")
 
 
 def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(tmp_path: Path) -> None:
@@ -259,36 +235,3 @@ def test_a_service_whose_journal_was_moved_away_is_deployed_after_a_rebuild_only
 
     assert isinstance(replied, dict)
     assert replied["why"] == "another guard has a newer journal than n1: sparkops gateway rebuild n1"
-
-
-def test_p13_a_broken_link_is_opened_again() -> None:
-    with Guard().serving() as guard:
-        way = guard.link()
-        assert way.exchange({"chat": ORDER}) == {"chat": REPORT}
-    with pytest.raises(ConnectionLost, match=f"no reply from 127.0.0.1 port {guard.port}: .*refused"):
-        way.exchange({"chat": ORDER})
-    with Guard(port=guard.port).serving():
-        assert way.exchange({"chat": ORDER}) == {"chat": REPORT}
-
-
-def test_p31_a_guard_that_is_not_reached_is_named_with_its_port(tmp_path: Path) -> None:
-    lines: list[str] = []
-    leader = leadership(tmp_path, lines)
-    with Guard().serving() as guard:
-        pass
-    closed = guard.link()
-
-    leader.members.reach.exchange(closed)
-
-    assert f"no reply from 127.0.0.1 port {guard.port}" in leader.members.reach.lost["spark-2"]
-    assert len(lines) == 1
-    assert leader.members.reach.reports("chat") == {}
-
-
-def test_p19_an_engine_that_is_late_and_steps_is_busy() -> None:
-    busy, hung = ReleaseHealth(), ReleaseHealth()
-    for step in range(20):
-        busy.learn(Completion.LATE, (float(step),))
-        hung.learn(Completion.LATE, (7.0,))
-
-    assert (busy.answer, hung.answer) == (Answer.UNKNOWN, Answer.NO)

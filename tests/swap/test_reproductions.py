@@ -85,7 +85,7 @@ ON_REAL_PARTS = {
     "p6_port_and_keys_change_before_anything_is_planned_or_locked": (
         "real/test_agents.py", "p6_agents_do_not_change_while_a_service_does"),
     "p10_newer_journal_is_a_bug_for_an_older_cli": (
-        GUARD, "p10_a_journal_of_a_newer_version_is_refused_with_the_next_step"),
+        "guard/disk/test_state.py", "what_a_newer_version_wrote_is_refused_with_the_next_step"),
     "p11_an_unreadable_journal_keeps_the_guard_from_being_replaced": (
         GUARD, "p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service"),
 }  # fmt: skip
