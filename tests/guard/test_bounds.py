@@ -77,24 +77,6 @@ def view(**changes: Any) -> GatewayView:
     return replace(GatewayView(None, SLOTS, answers, {NEW_SLOT: 0, OLD_SLOT: 0}), **changes)
 
 
-@pytest.mark.parametrize("flaps", [False, True], ids=["steady", "an unrelated guard comes and goes"])
-def test_a_stop_that_hangs_has_a_bound(tmp_path: Path, clock: Clock, flaps: bool) -> None:
-    wedged = (EngineReport(NEW.container, EngineState.STOPPED), EngineReport(OLD.container, EngineState.HEALTHY))
-
-    def reports(led: Lead) -> dict[str, Report]:
-        at = led.journal.revision
-        known = {"n1": Report("n1", "b", 1, at, at, wedged), "n2": Report("n2", "b", 1, at, at)}
-        up = not flaps or clock.now_s % 600 < 300
-        return {**known, "n3": Report("n3", "b", 1, at, at)} if up else known
-
-    led = lead(replace(begun(Phase.FREE), peers=("n2", "n3")), tmp_path, Gateway(view()), reports, clock)
-    while clock.now_s < 1000.0:
-        led.turn()
-        clock.now_s += 3.0
-
-    assert led.trouble() == "no progress in phase 'stop old release'"
-
-
 def test_a_node_that_comes_and_goes_is_no_progress_either(tmp_path: Path, clock: Clock) -> None:
     wedged = (EngineReport(NEW.container, EngineState.STOPPED), EngineReport(OLD.container, EngineState.HEALTHY))
 

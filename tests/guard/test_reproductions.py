@@ -1,4 +1,4 @@
-"""Faults of the first design in one guard: files, socket, memory. Names are those of the reproductions.
+"""Faults of the first design in one guard: files and socket. Names are those of the reproductions.
 
 The others are scenarios of the whole fleet: tests/swap/simulation/test_reproductions.py.
 """
@@ -25,12 +25,10 @@ from sparkops.guard.lead.lead import Lead
 from sparkops.guard.lead.leadership import Leadership
 from sparkops.guard.lead.operator_requests import OperatorRequests
 from sparkops.guard.lead.operator_socket import ConnectionLeases, answer
-from sparkops.guard.watch.memory_floor import MemoryFloor
 from sparkops.names import Slot
 from sparkops.node.docker.facts import Container
 from sparkops.node.local import LocalNode
 from sparkops.serving import engine_spec
-from sparkops.serving.memory.relief import LOOKS
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import FleetState
 from sparkops.swap.follower import Record
@@ -87,7 +85,6 @@ def follower(directory: Path, journal: Journal, *running: RankSpec, refused: Seq
     service.update({rank.container: runs(rank) for rank in running}, 1.0)
     for item in service.containers.values():
         service.run(item).note_health(Answer.YES)
-    made_follower._note_expendable()
     return made_follower
 
 
@@ -103,17 +100,6 @@ def leadership(directory: Path, lines: list[str]) -> Leadership:
 def disk(tmp_path: Path) -> Iterator[Path]:
     with mounted(tmp_path / "disk", kib=12288) as disk:
         yield disk
-
-
-def test_p9_a_release_of_another_version_ends_before_its_node_runs_out_of_memory(tmp_path: Path) -> None:
-    node = RecordingNode("n1")
-    guard_follower = follower(tmp_path, begun(Phase.LOAD), NEW)
-    floor = MemoryFloor(guard_follower, node, print, lambda: 1.0)
-
-    for _ in range(LOOKS):
-        floor.look()
-
-    assert [str(command) for command in node.ran] == ["docker kill new-r0"]
 
 
 def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(tmp_path: Path) -> None:

@@ -115,37 +115,6 @@ def test_a_new_release_that_leaves_too_little_is_killed_and_says_why(guard: Here
     assert guard.engine(rank).problem.startswith(f"0.1 GiB of memory left, floor 0.1 GiB: {rank.container} killed (")
 
 
-def test_a_promoted_release_that_has_loaded_is_left_alone(guard: Here) -> None:
-    _, rank = promoted(guard, "safe")
-    floor = MemoryFloor(guard.follower, guard.node, guard.lines.append, lambda: LITTLE)
-    for _ in range(LOOKS + 1):
-        floor.look()
-    assert inspect(rank.container)["State"]["Running"]
-
-
-def test_a_guard_that_was_killed_leaves_a_promoted_release_alone_when_memory_is_low(guard: Here) -> None:
-    """Its new process does not know yet that the engine has loaded: unknown is not loading."""
-    _, rank = promoted(guard, "kept")
-    guard.restart()
-    floor = MemoryFloor(guard.follower, guard.node, guard.lines.append, lambda: LITTLE)
-    for _ in range(LOOKS + 1):
-        floor.look()
-    guard.turn()
-    for _ in range(LOOKS + 1):
-        floor.look()
-    assert inspect(rank.container)["State"]["Running"]
-
-
-def test_a_release_that_is_not_promoted_is_killed_though_it_has_loaded(guard: Here) -> None:
-    target = guard.deployment(recipe("baking"))
-    [rank] = target.ranks
-    guard.run(target, Phase.VERIFY)
-    floor = MemoryFloor(guard.follower, guard.node, guard.lines.append, lambda: LITTLE)
-    for _ in range(LOOKS):
-        floor.look()
-    assert not inspect(rank.container)["State"]["Running"]
-
-
 def test_a_moment_of_little_memory_kills_nothing(guard: Here) -> None:
     target = guard.deployment(recipe("moment"))
     [rank] = target.ranks
