@@ -19,7 +19,7 @@ from sparkops.names import Slot
 from sparkops.operator.deploy import sending
 from sparkops.operator.deploy.operation import Operation
 from sparkops.operator.deploy.plan import DeployOptions
-from sparkops.operator.fleet.guards import following, membership
+from sparkops.operator.fleet.guards import membership
 from sparkops.operator.fleet.guards.ending import Ending
 from sparkops.operator.fleet.guards.following import Accepted, Following
 from sparkops.operator.fleet.guards.leader import Decision, Leader, leading
@@ -359,16 +359,6 @@ def test_a_deploy_waits_for_an_engine_that_takes_long_to_stop(make: Make) -> Non
             assert send(*client, world.release("3", **SMALL), ON_N1)
 
 
-def test_without_a_wait_a_hold_is_busy_at_once(make: Make) -> None:
-    world = make(1)
-    serve(world, world.release("1", **SMALL))
-    with led(world) as client:
-        sending.hold(client[1], "chat", "fair")
-
-        with pytest.raises(Busy, match="chat is on hold: fair"):
-            sending.deploy(*client, world.release("2", **SMALL), ON_N1)
-
-
 def test_a_release_that_is_not_to_be_promoted_waits_until_it_is(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))
@@ -412,50 +402,6 @@ def test_promote_after_a_colleague_has_cancelled_is_refused(make: Make) -> None:
             sending.promote(overtaken, "chat")
 
     assert [sent["intent"]["kind"] for sent in peer(world).requests("intend")][-3:] == ["cancel", "promote", "promote"]
-
-
-def test_promote_without_a_release_that_waits_is_refused(make: Make) -> None:
-    world = make(1)
-    serve(world, world.release("1"))
-
-    with led(world) as (_, leader), pytest.raises(PlanRefused, match="chat: no release waits for promotion"):
-        sending.promote(leader, "chat")
-
-
-def test_a_failed_release_ends_with_what_failed_and_what_serves(make: Make) -> None:
-    world = make(1)
-    serve(world, world.release("1", **SMALL))
-    (peer(world).directory / "fail").write_text("wait until ready")
-
-    ending = serve(world, world.release("2", **SMALL))
-
-    assert (ending.result, ending.exit_code) == ("reverted", 1)
-    assert (ending.why, ending.release) == ("n1: q-r0: exited with code 1", world.release("1").id)
-
-
-def test_cancel_returns_from_an_unfinished_swap(make: Make) -> None:
-    world = make(1)
-    serve(world, world.release("1", **SMALL))
-    with led(world) as client:
-        sending.deploy(*client, world.release("2", **SMALL), ON_N1)
-
-        ending = finished(world, client, sending.cancel(client[1], "chat"))
-
-        with pytest.raises(PlanRefused, match="chat: no unfinished swap to cancel"):
-            sending.cancel(client[1], "chat")
-    assert (ending.result, ending.release) == ("cancelled", world.release("1").id)
-
-
-def test_rollback_cancels_a_swap_that_has_not_ended(make: Make) -> None:
-    world = make(1)
-    serve(world, world.release("1", **SMALL))
-    with led(world) as client:
-        sending.deploy(*client, world.release("2", **SMALL), ON_N1)
-
-        ending = finished(world, client, sending.rollback(*client, "chat", DeployOptions()))
-
-    assert ending.result == "cancelled"
-    assert peer(world).requests("intend")[-1]["intent"]["kind"] == "cancel"
 
 
 def test_rollback_switches_back_to_a_release_that_is_still_warm(make: Make) -> None:
@@ -670,15 +616,3 @@ def test_a_guard_that_restarts_is_waited_for(make: Make) -> None:
             stream.close()
 
         assert finished(world, client, accepted).result == "done"
-
-
-def test_a_leader_that_cannot_continue_ends_the_following_with_7(make: Make) -> None:
-    world = make(1)
-    with led(world) as client:
-        accepted = sending.deploy(*client, world.release("1"), ON_N1)
-        peer(world).write(journal(world).changed(trouble="no progress in phase 'prepare'"))
-
-        ending = finished(world, client, accepted)
-
-    assert (ending.result, ending.exit_code) == ("needs operator", 7)
-    assert following.STUCK_S > 0
