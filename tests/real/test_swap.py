@@ -38,12 +38,6 @@ def test_across_and_beside_lose_no_request_and_a_rollback_needs_no_load(service:
         assert phases.index("switch") == phases.index("verify") + 1, phases
 
 
-def test_the_same_release_again_is_nothing_to_do(service: Service) -> None:
-    ran = service.deploy(name="first")
-    assert (ran.code, ran.json["mode"]) == (0, None)
-    assert "nothing to do" in ran.err
-
-
 def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service: Service) -> None:
     refused = service.deploy("--node", "node-2", "--mode", "in-place", name="second")
     assert refused.code == 5
