@@ -47,40 +47,6 @@ def reply(mode: str, question: str = "What is the capital of France?", **ask: An
     return answers.answer(answers.Ask(question, question, **ask), knobs.Knobs(answers=mode), room=1000)
 
 
-def test_nonsense_is_fluent_and_does_not_answer() -> None:
-    text = "".join(reply("nonsense", max_tokens=40).content)
-    assert "Paris" not in text
-    assert text.isprintable()
-    assert len(text.split()) > 20
-
-
-def test_bangs_and_noise_are_garbage() -> None:
-    assert "".join(reply("bangs", max_tokens=9).content) == "!!!!!!!!!"
-    noise = "".join(reply("noise", max_tokens=100).content)
-    assert sum(character.isprintable() for character in noise) / len(noise) < 0.9
-    assert reply("noise").logprob < -2.5
-
-
-def test_empty_says_nothing_and_stops() -> None:
-    assert (reply("empty").content, reply("empty").finish) == ([], "stop")
-
-
-def test_raw_tools_leak_the_call_into_the_content() -> None:
-    tools = [{"function": {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}}}]
-    question = "What is the weather in Oslo?"
-    leaked = reply("raw_tools", question, tools=tools)
-    assert leaked.call is None
-    assert "".join(leaked.content).startswith('<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}')
-    assert reply("true", question, tools=tools).call == ("get_weather", '{"city": "Oslo"}')
-
-
-def test_think_leak_puts_thoughts_into_the_content() -> None:
-    leaked = reply("think_leak", thinking=True)
-    assert "".join(leaked.content).startswith("<think>\n")
-    assert "".join(leaked.content).endswith("</think>\n\nThe capital of France is Paris.")
-    assert leaked.reasoning == []
-
-
 def test_an_answer_is_cut_where_max_tokens_says() -> None:
     cut = reply("true", max_tokens=3)
     assert ("".join(cut.content), cut.finish) == ("The capital of", "length")

@@ -91,15 +91,6 @@ def test_slow_is_slow(ttft_s: str, tokens: int) -> None:
         assert program.metric("vllm:generation_tokens_total") == tokens
 
 
-def test_health_alone_is_no_service_and_its_metrics_show_it() -> None:
-    with Program(HEALTH_ONLY="1") as program:
-        program.serves()
-        assert "warm_up: no answer within 0.3 s" in suite(program).failure
-        assert program.get("/health").status_code == 200
-        assert program.metric("vllm:generation_tokens_total") == 0
-        assert program.tell().ended() == 0
-
-
 def test_it_hangs_some_time_after_it_began_to_serve() -> None:
     with Program(HANG_AFTER_S="3") as program:
         program.serves()
@@ -159,16 +150,6 @@ def test_errors_come_at_their_rate() -> None:
         replies = [program.post(program.body(FRANCE)) for _ in range(8)]
     assert [reply.status_code for reply in replies].count(500) == 2
     assert next(reply for reply in replies if reply.status_code == 500).json()["error"]["type"] == "InternalServerError"
-
-
-def test_it_dies_after_so_many_completions() -> None:
-    with Program(DIE_AFTER_REQUESTS="2") as program:
-        program.serves()
-        assert [program.ask(FRANCE)["finish_reason"] for _ in range(2)] == ["stop", "stop"]
-        with pytest.raises(requests.ConnectionError):
-            program.ask(FRANCE)
-        assert program.ended() == 1
-    assert "EngineCore encountered a fatal error" in program.log
 
 
 def test_it_dies_some_time_after_it_began_to_serve() -> None:
