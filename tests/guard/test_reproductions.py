@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from sparkops.guard.disk.state import Membership, State
 from sparkops.guard.environment import NodeClock
 from sparkops.guard.follow.follower import Follower
 from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
-from sparkops.guard.lead.lead import Lead
 from sparkops.guard.lead.leadership import Leadership
 from sparkops.guard.lead.operator_requests import OperatorRequests
 from sparkops.guard.lead.operator_socket import ConnectionLeases, answer
@@ -38,7 +37,6 @@ from sparkops.swap.model import Answer, Deployment, Mode, Phase, RankSpec, Repli
 from sparkops.swap.orders import order
 from sparkops.swap.phases import RULES, drained
 from tests import examples
-from tests.guard.small_disk import fill, mounted
 from tests.node.recording import RecordingNode
 
 BOOT = NodeClock(1.0, "boot")
@@ -96,12 +94,6 @@ def leadership(directory: Path, lines: list[str]) -> Leadership:
     return Leadership(state, RecordingNode("n1"), follower, link("n1"), lines.append)
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    with mounted(tmp_path / "disk", kib=12288) as disk:
-        yield disk
-
-
 def test_p11_an_unreadable_journal_stops_neither_its_guard_nor_another_service(tmp_path: Path) -> None:
     state = State(tmp_path)
     for service in ("broken", "chat"):
@@ -152,30 +144,6 @@ def test_an_unreadable_record_of_the_leader_is_named_and_moved_away_it_stops_not
     assert f"mv {record} {record}.bad" in shown["needs_operator"]
     assert shown["journal"]["revision"] == SERVING.revision
     assert (OperatorRequests(leader).shown("chat")["needs_operator"], set(lead.fleet.reports)) == ("", {"n1"})
-
-
-@pytest.mark.parametrize("phase", [Phase.LOAD, Phase.VERIFY, Phase.BAKE])
-def test_p12_p12b_a_full_disk_stops_no_way_back(disk: Path, phase: Phase) -> None:
-    swapping, lines = begun(phase), list[str]()
-    state = State(disk, lambda: BOOT)
-    state.write_journal(swapping)
-    guard_follower = follower(disk, swapping, NEW)
-    lead = Lead(swapping, state, view("chat"), dict, frozenset, lines.append)
-    fill(disk)
-
-    lead._write(swapping.reverted("new-r0 ended"))
-    with pytest.raises(NotReady):
-        guard_follower.handle("chat", lead.order("n1", BOOT.boot))
-
-    reverted = State(disk).journal("chat")
-    assert reverted is not None
-    assert reverted.swap is not None
-    assert (reverted.swap.reverting, reverted.swap.target) == (True, RELEASES[OLD])
-    assert State(disk).record("chat").copy == reverted
-
-
-def view(service: str) -> GatewayFront:
-    return GatewayFront(service, GatewayContainer(RecordingNode("n1")))
 
 
 def test_p5_a_gateway_whose_haproxy_does_not_answer_is_not_drained() -> None:
