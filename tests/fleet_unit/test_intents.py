@@ -404,6 +404,19 @@ def test_promote_after_a_colleague_has_cancelled_is_refused(make: Make) -> None:
     assert [sent["intent"]["kind"] for sent in peer(world).requests("intend")][-3:] == ["cancel", "promote", "promote"]
 
 
+def test_cancel_returns_from_an_unfinished_swap(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    with led(world) as client:
+        sending.deploy(*client, world.release("2", **SMALL), ON_N1)
+
+        ending = finished(world, client, sending.cancel(client[1], "chat"))
+
+        with pytest.raises(PlanRefused, match="chat: no unfinished swap to cancel"):
+            sending.cancel(client[1], "chat")
+    assert (ending.result, ending.release) == ("cancelled", world.release("1").id)
+
+
 def test_rollback_switches_back_to_a_release_that_is_still_warm(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))
