@@ -48,10 +48,3 @@ def quote(*argv: str) -> str:
 def unquote(line: str) -> list[str]:
     """Return the words of a line as a shell reads them, unexpanded. Raises ValueError for an open quote."""
     return shlex.split(line)
-
-
-def tokens(script: str) -> list[str]:
-    """Return the words and operators of a script, unexpanded. Raises ValueError for an open quote."""
-    lexer = shlex.shlex(script, posix=True, punctuation_chars=";&|()<>\n")
-    lexer.whitespace, lexer.commenters, lexer.whitespace_split = " \t\r", "", True
-    return [*lexer]

@@ -39,6 +39,10 @@ class SparkopsError(Exception):
         super().__init__(redacted(problem))
         self.next_step = redacted(next_step)
 
+    def steps(self, further: str) -> str:
+        """Return its next step and a further one, a line each."""
+        return "\n".join(filter(None, (self.next_step, further)))
+
 
 class ConfigError(SparkopsError):
     """A recipe or inventory is wrong at `line` (1 is the first) of `file`."""

@@ -30,3 +30,8 @@ def backend(service: str, slot: Slot) -> str:
 def waiting(service: str) -> str:
     """Return HAProxy's name of the backend in which requests of a service wait."""
     return f"be_{service}_wait"
+
+
+def host_port(host: str, port: int) -> str:
+    """Return host and port as a URL has them, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -19,6 +19,7 @@ import yaml
 from sparkops import __version__
 from sparkops.config import files
 from sparkops.errors import UsageError
+from sparkops.names import host_port
 
 MAX_BYTES = 64 * 1024
 MAX_DIGESTS = 64
@@ -40,8 +41,7 @@ class Address:
 
 def gateway_url(address: str, port: int, *, encrypted: bool) -> str:
     """Return the base URL for OpenAI clients of the service on `port` of the gateway."""
-    host = f"[{address}]" if ":" in address else address
-    return f"{'https' if encrypted else 'http'}://{host}:{port}/v1"
+    return f"{'https' if encrypted else 'http'}://{host_port(address, port)}/v1"
 
 
 @dataclass(frozen=True)

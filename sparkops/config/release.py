@@ -13,7 +13,8 @@ from sparkops import __version__
 from sparkops.config.recipe import Recipe
 from sparkops.names import INPUTS, LABEL, Slot
 
-TRUSTED = "sparkops-trusted-"
+TAGS, CANDIDATES = "sparkops/", "sparkops-candidate/"
+TRUSTED, CACHES = "sparkops-trusted-", "sparkops-cache-"
 SHORT = 12  # hex digits of a digest in names and tags: 48 bits
 DECIDING = {"service", "engine", "model", "serve"}  # the image is known by its inputs
 # Keys of a recipe's model that do not change what the engine reads: sizes, and files that are not downloaded.
@@ -60,12 +61,12 @@ class Release:
 
 def image_tag(recipe_name: str, inputs: str) -> str:
     """Return sparkops/NAME:DIGEST; the same inputs give the same tag on every machine."""
-    return f"sparkops/{recipe_name}:{inputs[:SHORT]}"
+    return f"{TAGS}{recipe_name}:{inputs[:SHORT]}"
 
 
 def candidate_tag(recipe_name: str, inputs: str) -> str:
     """Return the tag of an image that was built and has not passed its gates yet."""
-    return f"sparkops-candidate/{recipe_name}:{inputs[:SHORT]}"
+    return f"{CANDIDATES}{recipe_name}:{inputs[:SHORT]}"
 
 
 def trust_mark(tag: str, image: str) -> str:
@@ -105,7 +106,7 @@ def installed(labels: Mapping[str, str]) -> str:
 
 def cache_volume(release: Release) -> str:
     """Return the name of the volume for what a recipe's engine compiles with one image."""
-    return f"sparkops-cache-{release.recipe.name}-{release.inputs[:SHORT]}"
+    return f"{CACHES}{release.recipe.name}-{release.inputs[:SHORT]}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from sparkops.command import Command
 from sparkops.config.release import image_labels
 from sparkops.gateway.capacity import MEMORY_MIB
-from sparkops.names import GATEWAY, INPUTS, LABEL, Slot
+from sparkops.names import GATEWAY, INPUTS, LABEL, Slot, host_port
 from sparkops.node.docker import places
 from sparkops.node.docker.commands import BOUNDED_LOG, docker, label_options
 from sparkops.swap.effects import RequestHold
@@ -79,8 +79,7 @@ def forget(service: str) -> Command:
 
 def point(service: str, slot: Slot, release: str, addresses: Iterable[tuple[str, int]]) -> Command:
     """Set the release, addresses and ports of a slot that is not active."""
-    servers = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
-    return _tell("point", service, slot, release, *servers)
+    return _tell("point", service, slot, release, *(host_port(host, port) for host, port in addresses))
 
 
 def switch(service: str, slot: Slot, release: str) -> Command:

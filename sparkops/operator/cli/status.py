@@ -56,9 +56,7 @@ def _show_client(settings: Settings, client: str, *, json: bool, other: bool) ->
         raise UsageError(f"--client: unknown client {client}, expected one of: {', '.join(CLIENTS)}")
     if other:
         raise UsageError("--client: does not go with --watch and --gpu", next_step=f"sparkops status --client {client}")
-    module = import_module(
-        "sparkops.operator.cli.clients"
-    )  # imports what reads an engine, which `status` does not need
+    module = import_module("sparkops.operator.cli.clients")  # imports what reads an engine
     fleet = import_module("sparkops.operator.cli.named").load_fleet(settings)
     with closing(Reader(fleet, fleet.nodes, fleet.gateway)) as reader:
         module.show_client(fleet, reader, reader.read(), client, json=json)

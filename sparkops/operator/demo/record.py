@@ -12,12 +12,12 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.command import Command
-from sparkops.config.release import TRUSTED, recipe_of
+from sparkops.config.release import CACHES, TRUSTED, recipe_of
 from sparkops.errors import SparkopsError
 from sparkops.names import GATEWAY, GUARD, LABEL
 from sparkops.node.docker.commands import docker
 from sparkops.operator.demo.scene import RECIPE
-from sparkops.operator.deploy.prune.stored import CACHE, OWN_TAGS
+from sparkops.operator.deploy.prune.stored import OWN_TAGS
 
 VOLUME = "sparkops-demo"
 RECORD_LABEL = f"{LABEL}demo"
@@ -72,6 +72,6 @@ def _recipes(name: str) -> Iterator[str]:
     """Yield the recipe of an image's tag, or of a mark or cache; none for other volumes and lost names."""
     if name.startswith(OWN_TAGS):
         yield recipe_of(name)
-    for prefix, digests in ((TRUSTED, 2), (CACHE, 1)):
+    for prefix, digests in ((TRUSTED, 2), (CACHES, 1)):
         if name.startswith(prefix):
             yield name.removeprefix(prefix).rsplit("-", digests)[0]

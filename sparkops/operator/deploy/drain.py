@@ -202,7 +202,7 @@ def _away(
         if options.stop:
             return Step(service, Action.STOP, active, str(refusal).splitlines()[0].rstrip(":"), keeps=True)
         way = f"Or stop what cannot move until {node} returns: sparkops node drain {node} --stop"
-        refusal.next_step = "\n".join(filter(None, (refusal.next_step, way)))
+        refusal.next_step = refusal.steps(way)
         raise
 
 
@@ -257,12 +257,8 @@ def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon)
     """Return the plan of a return: what a drain has taken goes back. Raises PlanRefused, Busy and errors of nodes."""
     steps = list[Step]()
     for service, was in cordon.displaced.items():
-        try:
+        with _further(f"Or open {node} and leave its services where they are: sparkops node uncordon {node}"):
             steps.append(_back(operation, _opened(leader.state(service), node, cordon), was, node, steps))
-        except SparkopsError as error:
-            way = f"Or open {node} and leave its services where they are: sparkops node uncordon {node}"
-            error.next_step = "\n".join(filter(None, (error.next_step, way)))
-            raise
     return NodePlan(node, "return", steps)
 
 
@@ -305,7 +301,7 @@ def drain(operation: Operation, leader: Leader, planned: NodePlan, reason: str, 
     """
     node = planned.node
     change_cordon(operation, node, partial(Cordon.closed, reason=reason))
-    with _continued_by(f"sparkops node drain {node}"):
+    with _further(f"sparkops node drain {node} continues"):
         for step in planned.steps:
             if step.keeps and step.deployment:
                 kept = partial(Cordon.taken, service=step.service, deployment=step.deployment)
@@ -323,7 +319,7 @@ def bring_back(operation: Operation, leader: Leader, planned: NodePlan, follow: 
     node = planned.node
     change_cordon(operation, node, Cordon.opened)
     patient = replace(operation, wait_s=max(operation.wait_s, REPORT_S))
-    with _continued_by(f"sparkops node return {node}"):
+    with _further(f"sparkops node return {node} continues"):
         for step in planned.steps:
             if accepted := step.send(patient, leader):
                 follow(step.service, accepted)
@@ -331,12 +327,12 @@ def bring_back(operation: Operation, leader: Leader, planned: NodePlan, follow: 
 
 
 @contextmanager
-def _continued_by(command: str) -> Iterator[None]:
-    """Add the command that continues to the next steps of an error."""
+def _further(step: str) -> Iterator[None]:
+    """Add a step to the next steps of an error."""
     try:
         yield
     except SparkopsError as error:
-        error.next_step = "\n".join(filter(None, (error.next_step, f"{command} continues")))
+        error.next_step = error.steps(step)
         raise
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from sparkops.config import shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.node import LOOPBACK
+from sparkops.names import host_port
 from sparkops.operator.build.render.sandbox import fill
 
 PROMETHEUS, ALERTS, DASHBOARD = "prometheus.yml", "sparkops-alerts.yml", "sparkops-dashboard.json"
@@ -46,8 +47,7 @@ def _gateway(fleet: Fleet) -> Iterator[Target]:
 
 
 def _target(address: str, port: int, node: str) -> Target:
-    host = f"[{address}]" if ":" in address else address
-    return _yaml(f"{host}:{port}"), _yaml(node)
+    return _yaml(host_port(address, port)), _yaml(node)
 
 
 def _yaml(text: str) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sparkops.command import Command
-from sparkops.config.release import SHORT, TRUSTED, recipe_named, recipe_of
+from sparkops.config.release import CACHES, SHORT, TRUSTED, recipe_named, recipe_of
 from sparkops.node.docker.commands import remove
-from sparkops.operator.deploy.prune.stored import CACHE, Stored, StoredImage, remove_image, remove_volume
+from sparkops.operator.deploy.prune.stored import Stored, StoredImage, remove_image, remove_volume
 from sparkops.serving import engine_spec
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment
@@ -67,5 +67,5 @@ def _of_others(volumes: Iterable[str], inputs: set[str], ids: set[str]) -> Itera
     """Yield caches and marks of other images than those with these inputs and IDs."""
     for name in volumes:
         of = name.rpartition("-")[2]
-        if (name.startswith(CACHE) and of not in inputs) or (name.startswith(TRUSTED) and of not in ids):
+        if (name.startswith(CACHES) and of not in inputs) or (name.startswith(TRUSTED) and of not in ids):
             yield name

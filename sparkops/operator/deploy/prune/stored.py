@@ -8,15 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from sparkops.command import Command
-from sparkops.config.release import TRUSTED
+from sparkops.config.release import CACHES, CANDIDATES, TAGS, TRUSTED
 from sparkops.names import INPUTS
 from sparkops.node.docker.commands import docker
 from sparkops.node.docker.facts import Container
 
 REMOVE_S = 600.0  # 30 GB of layers are many files
-OWN_TAGS = ("sparkops/", "sparkops-candidate/")
-CACHE = "sparkops-cache-"
-OWN_VOLUMES = (TRUSTED, CACHE)
+OWN_TAGS = (TAGS, CANDIDATES)
+OWN_VOLUMES = (TRUSTED, CACHES)
 """Marks of verified images, and compiled kernels of releases."""
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from sparkops.command import Command
+from sparkops.config.release import TAGS
 from sparkops.errors import NotReady, PlanRefused, SparkopsError, UsageError, joined
 from sparkops.gateway.commands import SHOW
 from sparkops.gateway.facts import parse_gateway
@@ -60,8 +61,7 @@ class Target:
             return None
         if error := self.connected.unreachable.get(settings.node):
             step = f"If {settings.node} is lost: sparkops uninstall {self.node} --without {settings.node}"
-            steps = "\n".join(filter(None, (error.next_step, step)))
-            raise PlanRefused(f"{error}; its guard leads {self.node}", next_step=steps)
+            raise PlanRefused(f"{error}; its guard leads {self.node}", next_step=error.steps(step))
         return self.connected.member(settings.node)
 
 
@@ -126,7 +126,7 @@ def _guard_image(member: Member, found: Mapping[str, Facts]) -> str:
     images = [
         image
         for image in member.engine.images(recipe=GUARD)
-        if any(tag.startswith(f"sparkops/{GUARD}:") for tag in image["RepoTags"] or ())
+        if any(tag.startswith(f"{TAGS}{GUARD}:") for tag in image["RepoTags"] or ())
     ]
     return str(max(images, key=lambda image: str(image["Created"]))["Id"]) if images else ""
 
