@@ -19,7 +19,7 @@ from tests import fork_server
 pytestmark = pytest.mark.local
 
 PROGRAM = (sys.executable, "-m", "sparkops")
-LONG = ["schema", "recipe"]
+LONG = ["recipe", "schema", "recipe"]
 ROOM = 4096
 """Bytes in a pipe, fewer than LONG prints."""
 
@@ -39,7 +39,7 @@ def stuck() -> Iterator[tuple[subprocess.Popen[bytes], BinaryIO]]:
         yield process, output
 
 
-@pytest.mark.parametrize("argv", [["show", "nonsense"], LONG, ["deploy", "--nonsense"]], ids=" ".join)
+@pytest.mark.parametrize("argv", [["recipe", "show", "nonsense"], LONG, ["deploy", "--nonsense"]], ids=" ".join)
 def test_output_and_exit_code_are_those_of_the_program(argv: list[str]) -> None:
     forked, started = (run(program, *argv) for program in (fork_server.command(), PROGRAM))
 
@@ -67,6 +67,6 @@ def test_a_killed_client_takes_its_process_along() -> None:
 
 def test_several_run_at_once() -> None:
     with stuck() as (waiting, output):
-        assert run(fork_server.command(), "show", "nonsense")[0] == 2
+        assert run(fork_server.command(), "recipe", "show", "nonsense")[0] == 2
         assert waiting.poll() is None
         assert len(output.read()) > ROOM

@@ -57,8 +57,8 @@ class Image(Section):
 
     use: ImageRef | None = None
     """A finished image with the engine, such as vllm/vllm-openai@sha256:DIGEST, instead of `template` and `base`.
-    `sparkops lock` pins a tag. `torch` and `vllm` are compared if they are stated; else any version of the engine whose
-    kernels load and any torch for CUDA will do."""
+    `sparkops recipe lock` pins a tag. `torch` and `vllm` are compared if they are stated; else any version of the
+    engine whose kernels load and any torch for CUDA will do."""
     template: Name = FINISHED
     """File in templates/ without `.Dockerfile.j2`; not with `use`."""
     base: ImageRef | None = None

@@ -145,7 +145,7 @@ class Inventory(Section):
     """Receivers of events; without it, no guard sends any."""
     fabric: FabricRules = FabricRules()
     known_hosts: LocalPath = "known_hosts"
-    """File of pinned SSH host keys, relative to the inventory; written by `sparkops trust`."""
+    """File of pinned SSH host keys, relative to the inventory; written by `sparkops node trust`."""
 
 
 class Fleet(Section):
@@ -197,7 +197,7 @@ class Fleet(Section):
 def load(file: Path) -> Fleet:
     """Read and check an inventory. Raises ConfigError."""
     read = source.read(file)
-    inventory = source.validate(read, Inventory, "All keys: sparkops schema inventory --markdown")
+    inventory = source.validate(read, Inventory, "All keys: sparkops recipe schema inventory --markdown")
     nodes = {name: _with_defaults(name, node, inventory.defaults) for name, node in inventory.nodes.items()}
     for name, node in nodes.items():
         _check_jumps(read, name, nodes)

@@ -79,7 +79,7 @@ class Described(Section):
 
 
 class Lock(Section):
-    """What a build takes. Written by `sparkops lock`, not by hand."""
+    """What a build takes. Written by `sparkops recipe lock`, not by hand."""
 
     made_for: Sha256
     """Digest over the recipe's `image`: another one needs another lock."""

@@ -48,7 +48,7 @@ VARIABLES: Mapping[str, str] = {
 
 RUNS = "that sparkops does not know: its code runs in the build and the engine"
 PUBLISHER = f"is an image {RUNS}"
-MOVES = f"{PUBLISHER}, and its tag can move (`sparkops lock` pins it)"
+MOVES = f"{PUBLISHER}, and its tag can move (`sparkops recipe lock` pins it)"
 SOURCE = "is compiled and run, at a commit that may be of a fork"
 PACKAGE = f"is a package {RUNS}"
 MOD = "is a mod of ./mods: it changes the code of the image"

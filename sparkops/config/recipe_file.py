@@ -55,7 +55,7 @@ def load_unlocked(file: Path, nodes: Collection[str] | None = None) -> Recipe:
 def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str]) -> tuple[Source, Recipe]:
     read = overlay.read(file)
     overlay.apply(read, set_)
-    recipe = source.validate(read, Recipe, "All keys: sparkops schema recipe --markdown")
+    recipe = source.validate(read, Recipe, "All keys: sparkops recipe schema recipe --markdown")
     recipe._origin = Origin(file)
     problems = [*_problems(recipe, file, nodes), *_missing_parts(recipe.image), *_secrets((), read.data)]
     if problems:
@@ -152,16 +152,17 @@ def lock_file(recipe: Path) -> Path:
 def read_lock(file: Path) -> Lock | None:
     """Read a lock; None without one. Raises ConfigError."""
     if os.path.lexists(file) or shipped.packed(file) is not None:
-        return source.validate(source.read(file), Lock, f"sparkops lock {file.stem}")
+        return source.validate(source.read(file), Lock, f"sparkops recipe lock {file.stem}")
     return None
 
 
 def stale(file: Path, key: str, problem: str) -> ConfigError:
     """Return the error for a lock that does not match the recipe."""
-    return ConfigError(file, 1, key, f"{problem}; run `sparkops lock {file.stem}`, or --update for new versions")
+    return ConfigError(file, 1, key, f"{problem}; run `sparkops recipe lock {file.stem}`, or --update for new versions")
 
 
 def lock_text(name: str, lock: Lock) -> str:
     """Return the text of the file. The same lock gives the same text."""
-    head = f"# Written by `sparkops lock {name}`; `sparkops lock {name} --update` resolves the newest versions.\n"
+    verb = f"sparkops recipe lock {name}"
+    head = f"# Written by `{verb}`; `{verb} --update` resolves the newest versions.\n"
     return head + yaml.safe_dump(lock.model_dump(mode="json", exclude_none=True), sort_keys=False, width=120)

@@ -63,13 +63,13 @@ def read(service: str, leader: str, reply: Mapping[str, Any]) -> ServiceState:
 
 def ways_out(service: str) -> Iterator[str]:
     """Yield the next steps during a swap in progress."""
-    yield f"sparkops follow {service}"
-    yield f"sparkops cancel {service}"
+    yield f"sparkops status {service} --follow"
+    yield f"sparkops rollback {service}"
 
 
 def free_step(service: str) -> str:
     """Return the next step while another change is in progress."""
-    return f"sparkops status; `--wait 10m` retries; sparkops follow {service}"
+    return f"sparkops status; `--wait 10m` retries; sparkops status {service} --follow"
 
 
 def unreported(state: ServiceState) -> str:

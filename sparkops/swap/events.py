@@ -45,7 +45,7 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     if old.hold != new.hold:
         text = f"on hold: {new.hold}" if new.hold else "hold released"
         state = NoticeState.BEGINS if new.hold else NoticeState.ENDS
-        step = f"sparkops unhold {new.service}" if new.hold else ""
+        step = f"sparkops hold {new.service} --off" if new.hold else ""
         yield SwapEvent("note", text, more=noted(Code.HOLD, state=state, next_step=step))
     if new.forgotten and not old.forgotten:
         yield SwapEvent("note", f"{new.service} is forgotten: its names and port are free")

@@ -64,7 +64,7 @@ def _commands(journal: Journal, why: str, missing: Collection[str]) -> Iterator[
         yield "sparkops doctor"
     else:
         if journal.hold:  # every other change is refused
-            yield f"sparkops unhold {service}"
+            yield f"sparkops hold {service} --off"
         yield from (_of_swap if journal.swap else _of_release)(journal, service, why, missing)
 
 
@@ -90,7 +90,7 @@ def _of_swap(journal: Journal, service: str, why: str, missing: Collection[str])
     ends = swap.retries or swap.reached(Phase.PROMOTE)
     returns = swap.source is not None and not ends and not swap.source.nodes & set(missing)
     if waits and returns:
-        yield f"sparkops cancel {service}"
+        yield f"sparkops rollback {service}"
     if not (waits and returns) or swap.reached(Phase.SWITCH):  # whether the old one answers is not known
         yield AGAIN + _lost(journal, missing)
 

@@ -45,7 +45,7 @@ def _step(found: int, own: int, version: str) -> str:
     """Return the next step of an operator whose sparkops has format `own` and finds a format of another `version`."""
     if found > own:
         return f"Update sparkops on this machine to {version} or newer."
-    return f"With {version}: sparkops stop SERVICE; sparkops uninstall NODE. Then deploy with this one."
+    return f"With {version}: sparkops stop SERVICE; sparkops node uninstall NODE. Then deploy with this one."
 
 
 def dump(kind: type[Value], value: Value) -> bytes:

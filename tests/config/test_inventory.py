@@ -303,7 +303,7 @@ def test_a_file_of_another_kind_has_a_next_step() -> None:
     with pytest.raises(ConfigError) as caught:
         load("- spark-1\n")
 
-    assert caught.value.next_step == "All keys: sparkops schema inventory --markdown"
+    assert caught.value.next_step == "All keys: sparkops recipe schema inventory --markdown"
 
 
 def test_the_gateway_calls_engines_of_its_own_node_on_loopback() -> None:

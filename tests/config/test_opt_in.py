@@ -212,7 +212,7 @@ def test_images_and_packages_of_known_publishers_need_none(tmp_path: Path, image
 def test_the_note_of_an_image_with_a_tag_says_that_it_can_move(tmp_path: Path) -> None:
     tag, pinned = (load(tmp_path, {"allow": [EVIL]}, image={"use": f"{EVIL}{of}"}) for of in (":1", f"@{DIGEST}"))
 
-    assert "its tag can move (`sparkops lock` pins it)" in "".join(opt_in.notes(tag.serve, "vllm", tag.image))
+    assert "its tag can move (`sparkops recipe lock` pins it)" in "".join(opt_in.notes(tag.serve, "vllm", tag.image))
     assert "its tag can move" not in "".join(opt_in.notes(pinned.serve, "vllm", pinned.image))
 
 

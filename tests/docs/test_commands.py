@@ -15,6 +15,7 @@ import yaml
 
 from sparkops.config import inventory, shipped
 from sparkops.config.recipe_file import load
+from sparkops.errors import SparkopsError
 from sparkops.operator.cli.main import command
 from sparkops.operator.cli.verbs import VERBS
 from tests.docs.pages import PAGES, Page
@@ -64,6 +65,8 @@ def refusal(line: str, *, whole: bool = True) -> str:
         return _unknown_recipe(_parsed(group, "sparkops", words(line), None))
     except typer.Exit:  # --help or --version
         return ""
+    except SparkopsError as error:
+        return str(error)
     except UsageError as error:
         lacks = type(error).__name__ in ("MissingParameter", "NoArgsIsHelpError")
         return "" if lacks and not whole else str(error.format_message())

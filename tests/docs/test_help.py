@@ -19,23 +19,22 @@ OTHERWISE = {
     "deploy",
     "doctor",
     "fit",
-    "follow",
     "gateway rebuild",
     "import",
     "init",
     "models verify",
     "node cordon",
     "node drain",
+    "node trust",
     "node return",
     "node uncordon",
     "plan",
     "probe",
     "promote",
-    "render",
+    "recipe render",
     "rollback",
     "status",
     "stop",
-    "trust",
     "up",
 }
 """Verbs whose exit codes say more than whether an error was printed."""
@@ -59,7 +58,7 @@ def leaves(verb: Any, name: str, parent: Any) -> Iterator[tuple[Any, Any]]:
         yield verb, context
         return
     for inner in verb.list_commands(context):
-        yield from leaves(verb.get_command(context, inner), inner, context)
+        yield from leaves(verb.verbs[inner].load(inner), inner, context)
 
 
 LEAVES = verbs()

@@ -42,7 +42,7 @@ def described(verb: Any, name: str, parent: Any) -> Iterator[str]:
     if hasattr(verb, "resolve_command"):
         yield from paragraphs(verb.help or "")
         for inner in verb.list_commands(context):
-            yield from described(verb.get_command(context, inner), inner, context)
+            yield from described(verb.verbs[inner].load(inner), inner, context)
         return
     yield f"    {' '.join([words, *verb.collect_usage_pieces(context)])}"
     yield from paragraphs(verb.help or "")

@@ -301,7 +301,7 @@ def test_a_swap_to_the_node_is_not_disturbed(make: Make) -> None:
 
     with pytest.raises(Busy, match=r"a swap to .* is in phase") as busy:
         planned(world, DrainOptions(stop=True))
-    assert "sparkops cancel chat" in busy.value.next_step
+    assert "sparkops rollback chat" in busy.value.next_step
 
 
 def test_a_drain_waits_until_an_old_release_that_is_kept_warm_has_stopped(

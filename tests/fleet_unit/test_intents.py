@@ -312,7 +312,7 @@ def test_a_deploy_during_another_swap_is_busy_and_the_same_one_joins_it(make: Ma
 
     assert joined is not None
     assert joined.intent == first.intent
-    assert caught.value.next_step == "sparkops follow chat\nsparkops cancel chat"
+    assert caught.value.next_step == "sparkops status chat --follow\nsparkops rollback chat"
     assert len(peer(world).requests("intend")) == 1
 
 
@@ -616,7 +616,7 @@ def test_ctrl_c_ends_only_the_following(make: Make) -> None:
             finished(world, client, accepted)
 
         assert caught.value.exit_code == 130
-        assert caught.value.next_step == "sparkops follow chat\nsparkops cancel chat"
+        assert caught.value.next_step == "sparkops status chat --follow\nsparkops rollback chat"
         followed = sending.in_progress(client[1], "chat", world.receive)
         assert finished(world, client, followed).result == "done"
 

@@ -84,7 +84,7 @@ def test_a_cordon_waits_for_a_swap_that_may_still_start_an_engine_on_the_node(st
 
     with pytest.raises(Busy, match="the swap of chat to q-2 is in phase 'prepare'") as busy:
         follower(state, "n1").set_cordon(Cordon(), CLOSED)
-    assert "sparkops follow chat" in busy.value.next_step
+    assert "sparkops status chat --follow" in busy.value.next_step
 
     elsewhere = follower(state)
     elsewhere.set_cordon(Cordon(), CLOSED)

@@ -201,7 +201,7 @@ def readme_image(report: Page, nodes: RealFleet, home: Path) -> None:
     if base != BASE:
         lock.write_text(unfitting(lock.read_text()))
         with report.step("lock for the Python of the base") as notes:
-            must(cli("lock", file, "--node", node.name, "--no-build", timeout=BUILD_S))
+            must(cli("recipe", "lock", file, "--node", node.name, "--no-build", timeout=BUILD_S))
             same = set(versions(shipped_lock)) & set(versions(lock))
             notes.append(f"{len(same)} of {len(versions(shipped_lock))} versions as in the shipped lock; base: {base}")
     with report.step(f"image of {README_RECIPE} from the arm64 wheels") as notes:
@@ -215,7 +215,7 @@ def readme_image(report: Page, nodes: RealFleet, home: Path) -> None:
 
 
 def unfitting(lock: str) -> str:
-    """Return a lock that is for other inputs, so that `sparkops lock` resolves again and keeps its versions."""
+    """Return a lock that is for other inputs, so that `sparkops recipe lock` resolves again and keeps its versions."""
     return "".join(
         f"made_for: {'f' * 64}\n" if line.startswith("made_for:") else line for line in lock.splitlines(True)
     )

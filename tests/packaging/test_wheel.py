@@ -62,9 +62,9 @@ def test_the_wheel_is_complete_outside_the_sources(installed: Installed) -> None
     listed = [row["name"] for row in json.loads(recipes.stdout)["recipes"]]
     assert sorted(listed) == sorted(file.stem for file in (SOURCES / "recipes").rglob("*.yaml"))
     for named in ("122b-fp8-tp2", "recipes/122b-fp8-tp2.yaml", "recipes/qwen3.5-122b/122b-fp8-tp2.yaml"):
-        assert installed.run("show", named).stdout.startswith("name: 122b-fp8-tp2\n")
+        assert installed.run("recipe", "show", named).stdout.startswith("name: 122b-fp8-tp2\n")
 
-    rendered = installed.run("render", "--all", "--output", "Dockerfiles")
+    rendered = installed.run("recipe", "render", "--all", "--output", "Dockerfiles")
     assert rendered.returncode == 0, rendered.stderr
     assert files(installed.directory / "Dockerfiles") == files(SOURCES / "Dockerfiles")
 

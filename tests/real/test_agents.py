@@ -299,7 +299,7 @@ def test_p6_agents_do_not_change_while_a_service_does(pair: Pair) -> None:
     try:
         with pytest.raises(Busy, match=rf"{FRONT}: chat: a swap to q-2 is in phase 'prepare'") as caught:
             larger.ensure(other)
-        assert caught.value.next_step == "sparkops follow chat"
+        assert caught.value.next_step == "sparkops status chat --follow"
         assert pair.ids() == before
     finally:
         pair.forget(FRONT, "chat")

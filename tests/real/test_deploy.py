@@ -197,7 +197,7 @@ def test_a_deploy_that_is_interrupted_goes_on_and_is_followed_by_the_next(
         _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "adopted: no longer followed; the fleet continues" in err
-    assert "next: sparkops follow adopted" in err
+    assert "next: sparkops status adopted --follow" in err
     started = node.exec("docker", "ps", "--filter", "label=sparkops.service=adopted", "--format", "{{.ID}}")
     repeated = sparkops("deploy", file, "--node", "node-2", "--json")
     assert repeated.code == 0, repeated.err

@@ -33,10 +33,10 @@ def tags(listed: str) -> set[str]:
 
 
 def test_a_build_from_a_lock_on_another_node_is_of_the_same(nodes: RealFleet, sparkops: Cli, recipe: Path) -> None:
-    locked = sparkops("lock", recipe, "--node", "node-1", "--json", timeout=900)
+    locked = sparkops("recipe", "lock", recipe, "--node", "node-1", "--json", timeout=900)
     assert locked.code == 0, locked.err
     assert locked.json["lock"]["contents"] == {"torch": "2.13.0+cpu", "cuda": None, "archs": []}
-    assert "sparkops lock" in recipe.with_suffix(".lock").read_text()
+    assert "sparkops recipe lock" in recipe.with_suffix(".lock").read_text()
 
     tag = sparkops("build", recipe, "--dry-run").err.split()[0]
     nodes.node("node-2").exec("sh", "-c", f"docker rmi {tag} || true")  # of a run that was interrupted
@@ -52,12 +52,12 @@ def test_a_build_from_a_lock_on_another_node_is_of_the_same(nodes: RealFleet, sp
     assert labels[0]["sparkops.inputs"] == labels[1]["sparkops.inputs"] == other.json["inputs"]
     assert labels[0]["sparkops.packages"] == labels[1]["sparkops.packages"]
 
-    repeated = sparkops("lock", recipe, "--node", "node-1")
+    repeated = sparkops("recipe", "lock", recipe, "--node", "node-1")
     assert (repeated.code, "is up to date" in repeated.err) == (0, True)
 
 
 def test_a_wheel_with_another_hash_is_not_installed(sparkops: Cli, recipe: Path) -> None:
-    locked = sparkops("lock", recipe, "--node", "node-1", "--no-build", timeout=600)
+    locked = sparkops("recipe", "lock", recipe, "--node", "node-1", "--no-build", timeout=600)
     assert locked.code == 0, locked.err
     lock = recipe.with_suffix(".lock")
     wrong = re.sub(r"(certifi==\S+:\n)((?:  - sha256:\w+\n)+)", rf"\1  - sha256:{'0' * 64}\n", lock.read_text())

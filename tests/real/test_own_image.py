@@ -253,8 +253,8 @@ def test_a_registry_with_a_login_takes_that_of_the_ssh_user(
 
     refused = sparkops("build", file, "--node", "node-1")
     assert refused.code != 0
-    login = ("images", "login", REGISTRY, "--user", "owner", "--password-file", str(tmp_path / "password"))
-    assert f"sparkops images login {REGISTRY} --user" in refused.err, refused.err
+    login = ("node", "login", REGISTRY, "--user", "owner", "--password-file", str(tmp_path / "password"))
+    assert f"sparkops node login {REGISTRY} --user" in refused.err, refused.err
     (tmp_path / "password").write_bytes(b"wrong")
     (tmp_path / "password").chmod(0o600)
     wrong = sparkops(*login, "--node", "node-1")
@@ -289,7 +289,7 @@ def test_of_a_list_of_architectures_the_node_s_own_is_taken_and_without_it_those
 
     others = node.exec(*program, foreign, "ppc64le").strip()
     file = owners(f"{REGISTRY}/owner/both@{others}")
-    for verb in (("build",), ("lock", "--no-build")):
+    for verb in (("build",), ("recipe", "lock", "--no-build")):
         refused = sparkops(*verb, file, "--node", "node-1")
         assert refused.code == 1
         expected = (
@@ -354,7 +354,7 @@ def test_a_newer_digest_is_taken_only_after_what_it_changes_was_shown(
     name = f"{REGISTRY}/owner/moving:1"
     first = open_registry.push(engine, "owner/moving:1")
     file = owners(name)
-    lock = ("lock", file, "--node", "node-1", "--no-build")
+    lock = ("recipe", "lock", file, "--node", "node-1", "--no-build")
     locked = sparkops(*lock, "--json")
     assert (locked.code, locked.json["lock"]["parent"]["digest"]) == (0, first), locked.err
     assert locked.json["update"] is None
@@ -385,7 +385,7 @@ def test_a_lock_keeps_its_digest_where_only_the_recipe_has_changed(
 ) -> None:
     first = open_registry.push(engine, "owner/kept:1")
     file = owners(f"{REGISTRY}/owner/kept:1")
-    lock = ("lock", file, "--node", "node-1", "--no-build", "--json")
+    lock = ("recipe", "lock", file, "--node", "node-1", "--no-build", "--json")
     assert sparkops(*lock).json["lock"]["parent"]["digest"] == first
     open_registry.push(engine, "owner/kept:1")
     recipe = yaml.safe_load(file.read_text())

@@ -141,7 +141,7 @@ def test_it_is_pulled_by_its_digest_gated_and_answers(
     port = yaml.safe_load(recipe.read_text())["serve"]["port"]
     where = pairs.on(on)
 
-    locked = cli("lock", recipe, "--node", "node-1", "--no-build", "--json")
+    locked = cli("recipe", "lock", recipe, "--node", "node-1", "--no-build", "--json")
     assert (locked.code, locked.json["lock"]["parent"]["digest"]) == (0, pushed), locked.err
     built = cli("build", recipe, *where, "--once")
     assert built.code == 0, built.err

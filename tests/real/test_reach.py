@@ -31,10 +31,10 @@ def test_an_unknown_host_key_is_refused_until_it_is_trusted(with_inventory: Call
     refused = sparkops("build", RECIPE)
     assert (refused.code, refused.out) == (5, "")
     assert "node-1: its host key is not pinned (ssh-ed25519 SHA256:" in refused.err
-    assert "next: Compare the fingerprint on the node's own screen, then: sparkops trust node-1" in refused.err
+    assert "next: Compare the fingerprint on the node's own screen, then: sparkops node trust node-1" in refused.err
     assert not (tmp_path / "known_hosts").exists()
-    assert sparkops("trust").code == 2  # nobody is there to answer
-    assert sparkops("trust", "--yes").code == 0
+    assert sparkops("node", "trust").code == 2  # nobody is there to answer
+    assert sparkops("node", "trust", "--yes").code == 0
     assert sparkops("status").code == 0
 
 
@@ -48,9 +48,9 @@ def test_a_changed_host_key_is_refused(with_inventory: Callable[..., Cli], tmp_p
     refused = sparkops("build", RECIPE)
     assert refused.code == 5
     assert "node-1: its host key has changed to ssh-ed25519 SHA256:" in refused.err
-    assert "next: If the node was reinstalled: sparkops trust --replace node-1" in refused.err
-    assert sparkops("trust", "--yes").code == 5
-    assert sparkops("trust", "--yes", "--replace").code == 0
+    assert "next: If the node was reinstalled: sparkops node trust --replace node-1" in refused.err
+    assert sparkops("node", "trust", "--yes").code == 5
+    assert sparkops("node", "trust", "--yes", "--replace").code == 0
     assert sparkops("status").code == 0
 
 

@@ -96,7 +96,7 @@ def test_a_second_operator_is_told_what_is_in_progress_and_may_wait(anywhere: Se
     assert first.returncode == 0, err
     assert second.code == 4, second.err
     assert re.search(r"a swap to stand-in-\w+ is in phase '[a-z ]+'", second.err)
-    assert "next: sparkops follow stand-in" in second.err
+    assert "next: sparkops status stand-in --follow" in second.err
     assert third.code == 0, third.err
     assert third.json["release"] == anywhere.status()["live"]["release"]
     assert "waiting: " in third.err
@@ -123,8 +123,8 @@ def test_ctrl_c_stops_the_following_and_any_machine_follows_or_cancels(anywhere:
         first.send_signal(signal.SIGINT)
         _, err = first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 130, err
-    assert "sparkops follow stand-in" in err
-    assert "sparkops cancel stand-in" in err
+    assert "sparkops status stand-in --follow" in err
+    assert "sparkops rollback stand-in" in err
     assert anywhere.status()["swap"]["phase"] != "bake"
     cancelled = anywhere.cli("cancel", "stand-in")
     assert cancelled.code == 0, cancelled.err
@@ -138,7 +138,7 @@ def test_a_detached_deploy_is_followed_from_elsewhere(anywhere: Service) -> None
         assert stream.status_code == 200, stream.text
         detached = anywhere.deploy("--node", anywhere.away, "--detach", name=unused())
         assert (detached.code, detached.json["result"]) == (0, "accepted"), detached.err
-        with anywhere.cli.start("follow", "stand-in", "--json") as follow:
+        with anywhere.cli.start("status", "stand-in", "--follow", "--json") as follow:
             assert follow.stderr
             line = follow.stderr.readline()
             assert "swap to stand-in-" in line, line

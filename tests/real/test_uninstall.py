@@ -113,19 +113,19 @@ def test_a_node_that_served_is_as_it_was_and_its_fleet_goes_on_without_it(leavin
     weights(engine, "theirs")
 
     for node in (ENGINE, FRONT):
-        refused = leaving.cli("uninstall", node, "--yes")
+        refused = leaving.cli("node", "uninstall", node, "--yes")
         assert (refused.code, "sparkops stop stand-in" in refused.err) == (5, True), refused.err
     assert leaving.cli("probe", SERVICE).code == 0
     assert leaving.cli("stop", SERVICE).code == 0
 
-    planned = leaving.cli("uninstall", ENGINE, "--weights", "--dry-run")
+    planned = leaving.cli("node", "uninstall", ENGINE, "--weights", "--dry-run")
     assert f"the guard of {FRONT} dismisses {ENGINE}" in planned.out, planned.err
     assert "docker rm --force --volumes sparkops-guard" in planned.out
     assert "sparkops-guard" in engine.exec("docker", "ps")
     assert {what for what, now in state(engine).items() if "sparkops" in " ".join(now)} == {
         *("containers", "images", "volumes", "files", "nftables"),
     }
-    done = leaving.json("uninstall", ENGINE, "--weights", "--build-cache", "--yes")
+    done = leaving.json("node", "uninstall", ENGINE, "--weights", "--build-cache", "--yes")
     assert [item for item in done["remove"] if not item["removed"]] == []
     commands = "\n".join(item["command"] for item in done["remove"])
     for part in ("docker rm ", " nft ", "/host/sparkops", "docker rmi ", "docker volume rm ", "builder prune"):
@@ -134,7 +134,7 @@ def test_a_node_that_served_is_as_it_was_and_its_fleet_goes_on_without_it(leavin
     assert "/srv/models/theirs" in engine.exec("sh", "-c", "ls -d /srv/models/*")
     engine.exec("rm", "-r", "/srv/models/theirs")
     assert changes(leaving.before[ENGINE], engine) == {}
-    assert leaving.json("uninstall", ENGINE, "--yes")["remove"] == []
+    assert leaving.json("node", "uninstall", ENGINE, "--yes")["remove"] == []
 
     # the fleet leads on without it
     data = yaml.safe_load(leaving.cli.inventory.read_text())
@@ -145,5 +145,5 @@ def test_a_node_that_served_is_as_it_was_and_its_fleet_goes_on_without_it(leavin
     assert "sparkops" not in engine.exec("docker", "ps", "--all")
 
     assert leaving.cli("stop", SERVICE).code == 0
-    assert leaving.cli("uninstall", FRONT, "--build-cache", "--yes").code == 0
+    assert leaving.cli("node", "uninstall", FRONT, "--build-cache", "--yes").code == 0
     assert changes(leaving.before[FRONT], front) == {}

@@ -69,7 +69,7 @@ BY_HAND = replace(FAILS, reports={"n2": Report("n2", "b", 1, 5, 5, (STOPPED,))})
 
 def troubles() -> Iterator[tuple[str, Journal, str]]:
     """Yield journals with the reason in them, and their commands."""
-    yield "bake", stuck(in_phase(Phase.BAKE), UNREAD), "sparkops doctor\nsparkops cancel chat\nsparkops deploy RECIPE"
+    yield "bake", stuck(in_phase(Phase.BAKE), UNREAD), "sparkops doctor\nsparkops rollback chat\nsparkops deploy RECIPE"
     yield "drain", stuck(in_phase(Phase.DRAIN), UNREAD), "sparkops doctor\nsparkops deploy RECIPE"
     yield "a return", stuck(in_phase(Phase.SWITCH, reverting=True), UNREAD), "sparkops doctor\nsparkops deploy RECIPE"
     yield "a stop", stuck(replace(SERVING, stopping=True), UNREAD), "sparkops doctor --fix"

@@ -49,7 +49,7 @@ def test_what_is_no_journal_of_this_version_is_refused(change: dict[str, Any]) -
         (SCHEMA + 1, "Update sparkops on this machine to the version that wrote it or newer."),
         (
             SCHEMA - 1,
-            "With the version that wrote it: sparkops stop SERVICE; sparkops uninstall NODE. "
+            "With the version that wrote it: sparkops stop SERVICE; sparkops node uninstall NODE. "
             "Then deploy with this one.",
         ),
     ],

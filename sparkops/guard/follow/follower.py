@@ -120,7 +120,7 @@ class Follower:
                 with suppress(Unreadable):  # nothing of such a service starts
                     service = self._service(name)
                     if why := load_ahead(service, self._moment(service)):
-                        raise Busy(why, next_step=f"`--wait 10m` retries; sparkops follow {name}")
+                        raise Busy(why, next_step=f"`--wait 10m` retries; sparkops status {name} --follow")
             self.leases.add(holder)
         return self.leases.until_end(holder)
 
@@ -137,7 +137,7 @@ class Follower:
                 with suppress(Unreadable):  # nothing of such a service starts
                     journal = self._service(name).journal
                     if journal and (why := orders.load_ahead(journal, self.node.name)):
-                        raise Busy(why, next_step=f"`--wait SECONDS` retries\nsparkops follow {name}")
+                        raise Busy(why, next_step=f"`--wait SECONDS` retries\nsparkops status {name} --follow")
             known = self.state.cordon()
             if known not in (was, to):  # `to`: the reply to the first request was lost
                 raise Busy("the cordon was changed by another client", next_step="Check `sparkops status`, then retry.")

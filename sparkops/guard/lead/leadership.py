@@ -234,7 +234,7 @@ class Leadership:
             membership = self.members.own()
             same = self.members.leads and dict(membership.peers) == peers
             if not same and membership.peers and (busy := [name for name, lead in self.leads.items() if lead.busy]):
-                raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops follow {busy[0]}")
+                raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops status {busy[0]} --follow")
             for service, lead in self.leads.items():
                 self._require_needed(service, lead, frozenset(peers))
             if self.members.set_peers(peers):

@@ -113,5 +113,5 @@ class OperatorRequests:
                 why = changing(lead.journal)
             if why:
                 agents.remove(holder)
-                raise Busy(why, next_step=f"sparkops follow {service}")
+                raise Busy(why, next_step=f"sparkops status {service} --follow")
         return agents.until_end(holder)

@@ -18,19 +18,19 @@ from sparkops.config import files
 from sparkops.config.shipped import known_recipes
 from sparkops.operator.status.clients import CLIENTS
 
-RECIPE_VERBS = ("show", "lock", "fit", "plan", "up", "deploy", "build", "render", "images copy")
+RECIPE_VERBS = ("recipe show", "recipe lock", "recipe render", "fit", "plan", "up", "deploy", "build")
 MODEL_VERBS = ("models pull", "models copy", "models verify", "models prepare")
 SERVICE_VERBS = (
-    *("recipes", "promote", "rollback", "cancel", "stop", "follow", "logs", "history", "probe", "hold", "unhold"),
+    *("recipes", "promote", "rollback", "cancel", "stop", "status", "logs", "history", "probe", "hold", "unhold"),
 )
-NODE_VERBS = ("node cordon", "node uncordon", "node drain", "node return")
+NODE_VERBS = tuple(f"node {verb}" for verb in ("trust", "cordon", "uncordon", "drain", "return", "uninstall"))
 TAKES: Mapping[str, str] = {
     **dict.fromkeys((*RECIPE_VERBS, *MODEL_VERBS), "recipe"),
     **dict.fromkeys(SERVICE_VERBS, "service"),
-    **dict.fromkeys(("trust", "gateway rebuild", "uninstall", *NODE_VERBS), "node"),
+    **dict.fromkeys(("gateway rebuild", *NODE_VERBS), "node"),
 }
 """Kinds of arguments by verb."""
-SEVERAL = {"render", "trust"}
+SEVERAL = {"recipe render", "node trust"}
 """Verbs with several arguments."""
 OPTIONS = {
     **dict.fromkeys(("--node", "-n", "--to", "--from", "--without"), "node"),
@@ -38,7 +38,7 @@ OPTIONS = {
     "--client": "client",
 }
 """Kinds of values by option."""
-FAMILIES = {"models", "images", "gateway", "node"}
+FAMILIES = {"models", "recipe", "gateway", "node"}
 INVENTORY = ("--inventory", "-i")
 SERVICE = re.compile(r"""^service:[ \t]*["']?([\w.-]+)""", re.MULTILINE)
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")

@@ -11,8 +11,7 @@ import typer
 
 from sparkops.errors import UsageError
 from sparkops.operator.build.hub.pull import require_encrypted
-from sparkops.operator.cli.images import read_token
-from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.named import load_fleet, read_token
 from sparkops.operator.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import confirm, data, data_json, say

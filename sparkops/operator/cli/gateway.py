@@ -10,7 +10,7 @@ import typer
 from sparkops.config.inventory import Fleet
 from sparkops.errors import NeedsOperator, UsageError
 from sparkops.operator.cli.named import load_fleet
-from sparkops.operator.cli.options import DRY_RUN, JSON, WITHOUT, make_family
+from sparkops.operator.cli.options import DRY_RUN, JSON, WITHOUT
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data, data_json, say
 from sparkops.operator.deploy.agents import agents
@@ -20,10 +20,8 @@ from sparkops.operator.fleet.connected import connect
 from sparkops.swap import trouble
 
 PATIENCE_S = 5.0  # to connect: a lost node does not answer
-family = make_family("gateway", "Manage the gateway")
 
 
-@family.command()
 def rebuild(
     context: typer.Context,
     node: Annotated[str, typer.Argument(metavar="NODE", help="New node of the gateway and the leader")],

@@ -1,4 +1,4 @@
-"""The verbs build, and images copy and login."""
+"""The verb build."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Annotated
 
 import typer
 
-from sparkops.config import assets, files
+from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.release import image_labels
-from sparkops.errors import ImageRejected, NodesFailed, UsageError
+from sparkops.errors import ImageRejected, NodesFailed
 from sparkops.node.docker import commands
 from sparkops.operator.build.hub.pull import IMAGE, Hub, hub_order
-from sparkops.operator.build.images import distribute, gated, login
+from sparkops.operator.build.images import distribute, gated
 from sparkops.operator.build.images.build import BuildOrder, Built, build_on_all, of_recipe
 from sparkops.operator.build.images.delivery import CopiedImage
 from sparkops.operator.build.render.context import build_context, mounts_wheels, render
-from sparkops.operator.cli.named import copy_targets, load_fleet, load_recipe
-from sparkops.operator.cli.options import DRY_RUN, JSON, NODES, RECIPE, SOURCE, TARGETS, WAIT, make_family
+from sparkops.operator.cli.named import load_fleet, load_recipe, read_token
+from sparkops.operator.cli.options import DRY_RUN, JSON, NODES, RECIPE, WAIT
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data_json, say
 from sparkops.operator.fleet.connected import connect
@@ -137,71 +137,3 @@ def make_hub(fleet: Fleet, token_file: Path | None, endpoint: str, *, replace: b
         assets.load_templates(), assets.load_hub_packages(), inputs, parent, gated.of(fleet), fleet.build.agent_packages
     )
     return Hub(order, read_token(token_file), endpoint, replace)
-
-
-def read_token(file: Path | None) -> str:
-    """Return the token in a file; empty without a file. Raises UsageError for one that others can read."""
-    if file is None:
-        return ""
-    try:
-        mode, text = file.stat().st_mode, files.text(file).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise UsageError(f"{file} cannot be read: {reason}") from None
-    if mode & files.OTHERS:
-        raise UsageError(f"{file} is readable by other users", next_step=f"chmod 600 {file}")
-    if len(text.split()) != 1:
-        raise UsageError(f"{file}: expected one token")
-    return text
-
-
-family = make_family("images", "Manage images on the nodes")
-
-
-@family.command()
-def copy(context: typer.Context, recipe: RECIPE, source: SOURCE, to: TARGETS = None, json: JSON = False) -> None:
-    """Copy an image from one node to others
-
-    Sends only the layers that a node lacks.
-
-    Example: sparkops images copy 122b-autoround --from spark-1
-    """
-    fleet = load_fleet(context.obj)
-    loaded = load_recipe(recipe, fleet)
-    targets = copy_targets(fleet, loaded, source, to)
-    tag = make_order(loaded, fleet).tag
-    with connect(fleet, [source, *targets]) as connected, progress() as report:
-        copied = distribute.copy(connected, tag, source, report)
-    show_results(tag, source, copied)
-    if json:
-        nodes = {
-            name: {"image": image.image, "bytes": image.size, "sent": image.sent} for name, image in copied.items()
-        }
-        data_json({"tag": tag, "from": source, "nodes": nodes})
-
-
-@family.command("login")
-def log_in(
-    context: typer.Context,
-    registry: Annotated[str, typer.Argument(metavar="REGISTRY", help="Host of the registry; docker.io for Docker Hub")],
-    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Name of the user at the registry")],
-    password_file: Annotated[
-        Path, typer.Option("--password-file", metavar="FILE", help="File with password or token, mode 600")
-    ],
-    node: NODES = None,
-) -> None:
-    """Log in to a registry on the nodes
-
-    Each node pulls with the credentials of its SSH user, and keeps them in ~/.docker/config.json, or in the credential
-    store that is set there. The password goes through the encrypted connection into `docker login`.
-
-    To log out: `docker logout REGISTRY` on the node.
-
-    Example: sparkops images login ghcr.io --user ann --password-file token.txt
-    """
-    fleet = load_fleet(context.obj)
-    password = read_token(password_file)
-    with connect(fleet, node or ()) as connected:
-        login.log_in(connected, registry, user, password)
-        for name in connected.members:
-            say(f"{name}: logged in to {registry} as {user}", fg="green")

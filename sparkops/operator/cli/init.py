@@ -85,7 +85,7 @@ def init(
         say(f"{name}: {node}")
     if not known:
         say("no node could be read; the inventory lists all of them", fg="yellow")
-        say("  next: sparkops trust, then sparkops doctor", bold=True)
+        say("  next: sparkops node trust, then sparkops doctor", bold=True)
         raise typer.Exit(1)
     doctor(context)
     if lost:
@@ -178,7 +178,7 @@ def _discover(fleet: Fleet, *, yes: bool) -> tuple[dict[str, Discovered], dict[s
     for name, node in fleet.nodes.items():
         try:
             if node.transport == "ssh" and not pin(connector, name, yes=yes):
-                outcomes[name] = NotReady(name, "its host key is not pinned", next_step=f"sparkops trust {name}")
+                outcomes[name] = NotReady(name, "its host key is not pinned", next_step=f"sparkops node trust {name}")
         except SparkopsError as error:
             outcomes[name] = error
     names = [name for name in fleet.nodes if name not in outcomes]

@@ -9,7 +9,8 @@ from functools import partial
 
 from sparkops.config.inventory import Fleet
 from sparkops.errors import InPlaceFailed, NeedsOperator, PlanRefused, SparkopsError, UsageError
-from sparkops.operator.cli.named import require_service
+from sparkops.operator.cli.named import load_fleet, require_service
+from sparkops.operator.cli.options import Settings
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data_json, say
 from sparkops.operator.deploy import leads, sending
@@ -19,6 +20,7 @@ from sparkops.operator.fleet.connected import connect
 from sparkops.operator.fleet.guards.ending import Ending, exit_code
 from sparkops.operator.fleet.guards.following import Accepted, Following
 from sparkops.operator.fleet.guards.leader import Leader, leading
+from sparkops.serving.service_state import ways_out
 from sparkops.swap.events import DONE
 from sparkops.swap.model import Mode
 
@@ -150,6 +152,16 @@ def _forget(operation: Operation, leader: Leader, service: str, *, json: bool) -
         data_json({"service": service, **Ending("forgotten", DONE).as_json()})
 
 
+def follow(settings: Settings, service: str, *, json: bool) -> None:
+    """Follow the swap or stop of a service that is in progress, and print its result."""
+    send(
+        load_fleet(settings),
+        service,
+        lambda operation, leader: sending.in_progress(leader, service, operation.report),
+        Options(json=json),
+    )
+
+
 def conclude(following: Following, accepted: Accepted, *, detach: bool, json: bool, wants_back: bool = False) -> None:
     """Follow an accepted intent to its end and print the result; with `detach` only how to follow it.
 
@@ -186,8 +198,8 @@ def _show_success(service: str, ending: Ending) -> None:
 def _show_accepted(service: str, accepted: Accepted, *, json: bool) -> None:
     """Print that an intent is accepted, and how to follow it."""
     say(f"{service}: accepted; the fleet continues without this client", fg="green")
-    for command in ("follow", "cancel"):
-        say(f"  next: sparkops {command} {service}", bold=True)
+    for command in ways_out(service):
+        say(f"  next: {command}", bold=True)
     if json:
         data_json({"service": service, "result": "accepted", "intent": accepted.intent or None})
 

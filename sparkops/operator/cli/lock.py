@@ -1,4 +1,4 @@
-"""The verb lock."""
+"""The verb recipe lock."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def lock(
     --update of a finished image (`image.use` with a tag) first shows what the newer digest changes: versions of vLLM,
     torch, FlashInfer, NCCL and CUDA, architecture, size, date. Without confirmation the lock stays as it is.
 
-    Example: sparkops lock 122b-autoround --node spark-1
+    Example: sparkops recipe lock 122b-autoround --node spark-1
     """
     fleet, recipe_file = load_fleet(context.obj), find_recipe(recipe)
     file = lock_file(recipe_file)

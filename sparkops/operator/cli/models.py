@@ -33,7 +33,6 @@ from sparkops.operator.cli.options import (
     TARGETS,
     TOKEN_FILE,
     WAIT,
-    make_family,
 )
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data, data_json, say
@@ -42,10 +41,7 @@ from sparkops.operator.fleet.connected import connect
 Result = TypeVar("Result")
 REPLACE = Annotated[bool, typer.Option("--replace", help="Replace another model in the same directory")]
 
-family = make_family("models", "Manage model weights on the nodes")
 
-
-@family.command("list")
 def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> None:
     """List models and their state
 
@@ -92,7 +88,6 @@ def _as_json(directory: ModelDirectory) -> dict[str, object]:
     return {**facts, "models": models}
 
 
-@family.command()
 def pull(
     context: typer.Context,
     recipe: RECIPE,
@@ -138,7 +133,6 @@ def _on_one(
         return name, connected.all(lambda member: work(member, report))[name]
 
 
-@family.command()
 def copy(
     context: typer.Context,
     recipe: RECIPE,
@@ -174,7 +168,6 @@ def copy(
         data_json({"path": loaded.model.path, "from": source, "nodes": nodes})
 
 
-@family.command()
 def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSON = False) -> None:
     """Check weights against the recipe
 
@@ -206,7 +199,6 @@ def verify(context: typer.Context, recipe: RECIPE, node: NODES = None, json: JSO
         raise joined(errors)
 
 
-@family.command()
 def prepare(
     context: typer.Context,
     recipe: RECIPE,

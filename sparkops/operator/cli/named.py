@@ -1,4 +1,4 @@
-"""The inventory and recipes that a command line names."""
+"""The inventory, recipes and token files that a command line names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparkops.config import inventory, recipe_file, shipped
+from sparkops.config import files, inventory, recipe_file, shipped
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import known_recipes
@@ -85,3 +85,19 @@ def find_recipe(named: str) -> Path:
     near = longer[:MOST_HINTS] or difflib.get_close_matches(name, known, n=1)
     step = f"Did you mean {' or '.join(near)}? " if near else ""
     raise UsageError(f"recipe not found: {named}", next_step=f"{step}`sparkops recipes` lists all.")
+
+
+def read_token(file: Path | None) -> str:
+    """Return the token in a file; empty without a file. Raises UsageError for one that others can read."""
+    if file is None:
+        return ""
+    try:
+        mode, text = file.stat().st_mode, files.text(file).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise UsageError(f"{file} cannot be read: {reason}") from None
+    if mode & files.OTHERS:
+        raise UsageError(f"{file} is readable by other users", next_step=f"chmod 600 {file}")
+    if len(text.split()) != 1:
+        raise UsageError(f"{file}: expected one token")
+    return text

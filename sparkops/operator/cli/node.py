@@ -9,7 +9,7 @@ import typer
 from sparkops.node.cordon import Cordon
 from sparkops.operator.cli.intents import conclude, leading_guard
 from sparkops.operator.cli.named import load_fleet
-from sparkops.operator.cli.options import ALLOW_DOWNTIME, DRY_RUN, JSON, WAIT, make_family
+from sparkops.operator.cli.options import ALLOW_DOWNTIME, DRY_RUN, JSON, WAIT
 from sparkops.operator.cli.terminal import data, data_json, say
 from sparkops.operator.deploy import drain
 from sparkops.operator.deploy.drain import DrainOptions, Follow, NodePlan
@@ -18,7 +18,6 @@ from sparkops.operator.fleet.guards import leases
 from sparkops.operator.fleet.guards.following import Following
 from sparkops.operator.fleet.guards.leader import Leader
 
-family = make_family("node", "Take a node out of service, and back")
 NODE = Annotated[str, typer.Argument(metavar="NODE", help="Node of the inventory")]
 MESSAGE = Annotated[
     str, typer.Option("--message", "-m", metavar="TEXT", help="Reason, shown when a deploy there is refused")
@@ -26,7 +25,6 @@ MESSAGE = Annotated[
 MAINTENANCE = "maintenance"
 
 
-@family.command()
 def cordon(context: typer.Context, node: NODE, message: MESSAGE = MAINTENANCE, wait: WAIT = 0.0) -> None:
     """Let nothing new start on NODE
 
@@ -44,7 +42,6 @@ def cordon(context: typer.Context, node: NODE, message: MESSAGE = MAINTENANCE, w
     say(f"{node}: cordoned: {kept.reason}", fg="green")
 
 
-@family.command()
 def uncordon(context: typer.Context, node: NODE, wait: WAIT = 0.0) -> None:
     """Let releases start on NODE again
 
@@ -61,7 +58,6 @@ def uncordon(context: typer.Context, node: NODE, wait: WAIT = 0.0) -> None:
     say(f"{node}: open", fg="green")
 
 
-@family.command("drain")
 def drain_(
     context: typer.Context,
     node: NODE,
@@ -102,7 +98,6 @@ def drain_(
         say(f"  next: sparkops node return {node}, after the work", bold=True)
 
 
-@family.command("return")
 def return_(context: typer.Context, node: NODE, wait: WAIT = 0.0, dry_run: DRY_RUN = False, json: JSON = False) -> None:
     """Open NODE and bring its services back
 

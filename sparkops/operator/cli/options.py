@@ -1,4 +1,4 @@
-"""Options of all verbs and of several, and the form of a family of verbs."""
+"""Options of all verbs and of several."""
 
 from __future__ import annotations
 
@@ -98,10 +98,3 @@ DETACH = Annotated[bool, typer.Option("--detach", help="Return once the fleet ha
 DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Print the steps without running them")]
 YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
-
-
-def make_family(name: str, help_line: str) -> typer.Typer:
-    """Return a family of verbs; its callback keeps Typer from making an only verb the whole family."""
-    family = typer.Typer(name=name, help=help_line, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
-    family.callback()(lambda: None)
-    return family

@@ -1,4 +1,4 @@
-"""The verbs prune and uninstall."""
+"""The verbs prune and node uninstall."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def uninstall(
     on a file system that another node shares stay. Refuses a node that serves, or whose guard leads a service that was
     not stopped.
 
-    Example: sparkops uninstall spark-2 --dry-run
+    Example: sparkops node uninstall spark-2 --dry-run
     """
     fleet = load_fleet(context.obj)
     for name in (node, *(without or ())):

@@ -1,38 +1,26 @@
-"""The verbs recipes, with where each fits, show, render and schema."""
+"""The verb recipes: a catalogue, with where each fits."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
-from pydantic import BaseModel
 
-from sparkops.config import assets, files
 from sparkops.config.families import Family, Variant, families
-from sparkops.config.inventory import Inventory
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load
-from sparkops.config.reference import DocumentedSchema, as_model, reference
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError, joined
-from sparkops.names import GATEWAY, GUARD
-from sparkops.operator.build.gateway.image import gateway_dockerfile
-from sparkops.operator.build.guard.image import guard_dockerfile
-from sparkops.operator.build.hub.pull import HUB, hub_dockerfile
-from sparkops.operator.build.render import context
-from sparkops.operator.cli.named import find_recipe, load_fleet
-from sparkops.operator.cli.options import JSON, RECIPE, Settings
-from sparkops.operator.cli.terminal import data, data_json, fitted, say, table, write
+from sparkops.operator.cli.named import load_fleet
+from sparkops.operator.cli.options import JSON, Settings
+from sparkops.operator.cli.terminal import data, data_json, fitted, table
 from sparkops.operator.deploy import observe
 from sparkops.operator.deploy.preconditions import Observed
 from sparkops.operator.deploy.suitable import Place, Suitable, suitable
 from sparkops.operator.fleet.connected import connect
-from sparkops.operator.status.picture import Status
 
 COLUMNS = frozenset({"memory.claim_gib", "serve.tensor_parallel"})
 """Keys of a recipe that its row shows."""
@@ -216,95 +204,3 @@ def _fits_json(found: Suitable) -> dict[str, object]:
         "running": found.running,
         "reasons": found.reasons,
     }
-
-
-def show(
-    recipe: RECIPE,
-    source: Annotated[bool, typer.Option("--source", help="Print the file as it is, with its comments")] = False,
-    json: JSON = False,
-) -> None:
-    """Print a recipe with all defaults
-
-    With --source, the file itself, such as the start of a recipe of your own in ./recipes.
-
-    Example: sparkops show 122b-autoround
-    """
-    file = find_recipe(recipe)
-    values = load(file).model_dump(mode="json", exclude_none=True)
-    if source:
-        data(files.text(file).rstrip("\n"))
-    elif json:
-        data_json(values)
-    else:
-        data(yaml.safe_dump(values, sort_keys=False, width=110).rstrip())
-
-
-def render(
-    recipe: Annotated[list[str] | None, typer.Argument(metavar="RECIPE", help="Files or names of recipes")] = None,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Render every recipe, the gateway, the guard and the hub")
-    ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file differs")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIRECTORY", help="Output directory")] = Path(
-        "Dockerfiles"
-    ),
-) -> None:
-    """Render recipes to Dockerfiles
-
-    Writes Dockerfiles/NAME.Dockerfile. Refuses one of which a stage lacks the timeout of uv or the torch of the recipe,
-    or has a secret.
-
-    Exit code 1 if --check finds a difference.
-
-    Example: sparkops render 122b-autoround
-    """
-    chosen = list(known_recipes().values()) if all_ else [find_recipe(named) for named in recipe or ()]
-    if not chosen:
-        raise UsageError("nothing to render", next_step="Pass recipes or --all.")
-    texts = _dockerfiles(chosen, agents=all_)
-    stale = []
-    for name, text in texts.items():
-        target = output / f"{name}.Dockerfile"
-        if target.is_file() and files.text(target, errors="replace") == text:
-            continue
-        stale.append(target)
-        if not check:
-            write(target, text)
-            say(f"wrote {target}")
-    if check and stale:
-        step = "sparkops render --all"
-        raise SparkopsError(f"out of date: {', '.join(map(str, stale))}", next_step=step)
-    files_ = f"{len(texts)} Dockerfile{'' if len(texts) == 1 else 's'}"
-    say(f"{files_} up to date" if not stale else f"{len(stale)} of {files_} written")
-
-
-def _dockerfiles(recipes: Sequence[Path], *, agents: bool) -> dict[str, str]:
-    """Return the text of each Dockerfile by name: recipes, and with `agents` gateway, guard and hub."""
-    templates = assets.load_templates()
-    texts = {loaded.name: context.render(loaded, templates) for loaded in map(load, recipes)}
-    dockerfiles = {GUARD: guard_dockerfile, GATEWAY: gateway_dockerfile, HUB: hub_dockerfile}
-    beside = {name: render(templates) for name, render in dockerfiles.items()} if agents else {}
-    return {**beside, **texts}
-
-
-def schema(
-    of: Annotated[str, typer.Argument(metavar="NAME", help="recipe, inventory or status")],
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print a reference in Markdown instead")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE")] = None,
-) -> None:
-    """Print a JSON Schema
-
-    Describes a recipe, an inventory or the output of `status --json`.
-
-    Example: sparkops schema recipe -o recipe.schema.json
-    """
-    models: dict[str, type[BaseModel]] = {"recipe": Recipe, "inventory": Inventory, "status": as_model(Status)}
-    if of not in models:
-        raise UsageError(f"unknown schema {of}, expected one of: {', '.join(models)}")
-    model = models[of]
-    json_schema = model.model_json_schema(schema_generator=DocumentedSchema)
-    text = reference(model) if markdown else dumps(json_schema, indent=2) + "\n"
-    if output:
-        write(output, text)
-    else:
-        data(text.removesuffix("\n"))

@@ -19,6 +19,8 @@ from sparkops.operator.status.read import Reader
 
 def status(
     context: typer.Context,
+    service: Annotated[str | None, typer.Argument(metavar="SERVICE", help="Service to follow")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Follow the swap or stop of SERVICE until it ends")] = False,
     json: JSON = False,
     gpu: Annotated[bool, typer.Option("--gpu", help="Show GPUs too, as with --watch")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s on the terminal until Ctrl-C")] = False,
@@ -32,8 +34,10 @@ def status(
     With --client, print a configuration with URL, model and length of the context instead. It names the file of an API
     key, and never contains the key; with --json, print these facts for any other client.
 
-    Exit code 1 if a node or its guard cannot be read, 7 if a service or a stopped guard needs an operator. `sparkops
-    schema status` describes the JSON.
+    With --follow, print the progress of a swap or stop instead. Ctrl-C ends the following; the swap continues.
+
+    Exit code 1 if a node or its guard cannot be read, 7 if a service or a stopped guard needs an operator; with
+    --follow that of the swap or stop, 130 after Ctrl-C. `sparkops recipe schema status` describes the JSON.
 
     Example: sparkops status --watch
     """
@@ -41,6 +45,9 @@ def status(
         step = "Run `sparkops status --json` instead."
         raise UsageError("--watch: stdout is not a terminal", next_step=step)
     settings: Settings = context.obj
+    if follow or service is not None:
+        _follow(settings, service, json=json, follow=follow, other=watch or gpu or client is not None)
+        return
     if client is not None:
         _show_client(settings, client, json=json, other=watch or gpu)
         return
@@ -48,6 +55,17 @@ def status(
         module = importing.submit(import_module, f"sparkops.operator.cli.{'watch' if watch else 'status_output'}")
         outcomes = reader.read()
         module.result().show(settings, reader, outcomes, json=json)
+
+
+def _follow(settings: Settings, service: str | None, *, json: bool, follow: bool, other: bool) -> None:
+    """Follow the swap or stop of a service. Raises UsageError without a service, and with `other` options."""
+    if not follow or service is None:
+        step = "sparkops status SERVICE --follow, or without both: sparkops status"
+        raise UsageError("SERVICE and --follow: expected both or none", next_step=step)
+    if other:
+        problem = "--follow: does not go with --watch, --gpu and --client"
+        raise UsageError(problem, next_step=f"sparkops status {service} --follow")
+    import_module("sparkops.operator.cli.intents").follow(settings, service, json=json)
 
 
 def _show_client(settings: Settings, client: str, *, json: bool, other: bool) -> None:

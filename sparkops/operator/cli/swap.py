@@ -1,4 +1,4 @@
-"""The verbs promote, rollback, cancel, stop, follow, hold, unhold and history."""
+"""The verbs promote, rollback, cancel, stop, hold, unhold and history."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def cancel(
 
     Exit code 0 when the old release serves, else as for deploy.
 
-    Example: sparkops cancel qwen3.5-122b
+    Example: sparkops rollback qwen3.5-122b
     """
     options = Options(wait_s=wait, detach=detach, json=json)
     fleet = load_fleet(context.obj)
@@ -93,19 +93,6 @@ def stop(
     send_stop(fleet, service, Options(wait_s=wait, detach=detach, json=json), forget=forget)
 
 
-def follow(context: typer.Context, service: SERVICE, json: JSON = False) -> None:
-    """Follow a swap or stop in progress
-
-    Ctrl-C stops following; the swap continues.
-
-    Exit code of the swap or stop; 130 after Ctrl-C.
-
-    Example: sparkops follow qwen3.5-122b
-    """
-    fleet = load_fleet(context.obj)
-    send(fleet, service, lambda at, leader: sending.in_progress(leader, service, at.report), Options(json=json))
-
-
 def hold(
     context: typer.Context,
     service: SERVICE,
@@ -128,7 +115,7 @@ def hold(
 def unhold(context: typer.Context, service: SERVICE) -> None:
     """Remove a hold
 
-    Example: sparkops unhold qwen3.5-122b
+    Example: sparkops hold qwen3.5-122b --off
     """
     _hold(load_fleet(context.obj), service, "")
     say(f"{service}: hold released")

@@ -1,4 +1,4 @@
-"""The verb trust."""
+"""The verb node trust."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def trust(
 
     Exit code 2 if a confirmation is denied, 5 if another key is pinned.
 
-    Example: sparkops trust spark-2
+    Example: sparkops node trust spark-2
     """
     fleet = load_fleet(context.obj)
     connector = Connector(fleet)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sparkops import __version__
+from sparkops.command import quote
+from sparkops.errors import UsageError
 
 
 def light(options: list[Any]) -> list[Any]:
@@ -44,42 +48,63 @@ class LightCommand(TyperCommand):
 
 @dataclass(frozen=True)
 class Verb:
-    """Module and attribute of a verb, a function or a Typer, and its line of `--help`."""
+    """Module and attribute of a verb, and its line of `--help`."""
 
     module: str
     attribute: str
     help: str
 
-    def load(self, name: str) -> TyperCommand | TyperGroup:
+    def load(self, name: str) -> TyperCommand:
         """Import the module and return the verb as a command."""
-        family = getattr(import_module(f"sparkops.operator.cli.{self.module}"), self.attribute)
-        if not isinstance(family, typer.Typer):
-            verb, family = family, typer.Typer(add_completion=False, rich_markup_mode=None)
-            family.command(name)(verb)
-        for registered in family.registered_commands:
-            registered.cls = LightCommand
+        family = typer.Typer(add_completion=False, rich_markup_mode=None)
+        verb = getattr(import_module(f"sparkops.operator.cli.{self.module}"), self.attribute)
+        family.command(name, cls=LightCommand)(verb)
         command = typer.main.get_command(family)
-        assert isinstance(command, TyperCommand | TyperGroup)  # noqa: S101 - Typer makes no other
+        assert isinstance(command, TyperCommand)  # noqa: S101 - Typer makes no other of one function
         return command
 
 
-GROUPS: Mapping[str, Mapping[str, Verb]] = {
+@dataclass(frozen=True)
+class Family:
+    """Verbs with a first word in common, and its line of `--help`."""
+
+    help: str
+    verbs: Mapping[str, Verb]
+
+    def load(self, name: str) -> TyperGroup:
+        """Return the family as a group, which imports none of its verbs."""
+        return Group({"Commands": self.verbs}, name=name, help=self.help, no_args_is_help=True, rich_markup_mode=None)
+
+
+GROUPS: Mapping[str, Mapping[str, Verb | Family]] = {
     "Start": {
         "demo": Verb("demo", "demo", "Try a swap under load on this machine"),
         "init": Verb("init", "init", "Create an inventory file"),
-        "trust": Verb("trust", "trust", "Pin the nodes' SSH host keys"),
         "doctor": Verb("doctor", "doctor", "Check nodes and their network"),
         "recipes": Verb("recipes", "recipes", "List recipes by service"),
-        "show": Verb("recipes", "show", "Print a recipe with all defaults"),
         "import": Verb("convert", "import_", "Convert a recipe of another tool"),
-        "schema": Verb("recipes", "schema", "Print a JSON Schema"),
     },
     "Build": {
-        "models": Verb("models", "family", "Manage model weights on the nodes"),
-        "lock": Verb("lock", "lock", "Pin base image, packages, mods and models"),
         "build": Verb("images", "build", "Build and verify an image on its nodes"),
-        "images": Verb("images", "family", "Manage images on the nodes"),
-        "render": Verb("recipes", "render", "Render recipes to Dockerfiles"),
+        "models": Family(
+            "Manage model weights on the nodes",
+            {
+                "list": Verb("models", "list_", "List models and their state"),
+                "pull": Verb("models", "pull", "Download a recipe's weights to one node"),
+                "copy": Verb("models", "copy", "Copy weights from one node to others"),
+                "verify": Verb("models", "verify", "Check weights against the recipe"),
+                "prepare": Verb("models", "prepare", "Build a derived model from its sources"),
+            },
+        ),
+        "recipe": Family(
+            "Print, render and lock recipes",
+            {
+                "show": Verb("recipe", "show", "Print a recipe with all defaults"),
+                "render": Verb("render", "render", "Render recipes to Dockerfiles"),
+                "lock": Verb("lock", "lock", "Pin base image, packages, mods and models"),
+                "schema": Verb("recipe", "schema", "Print a JSON Schema"),
+            },
+        ),
     },
     "Deploy": {
         "fit": Verb("deploy", "fit", "Predict a recipe's memory use on its nodes"),
@@ -93,35 +118,115 @@ GROUPS: Mapping[str, Mapping[str, Verb]] = {
     },
     "Observe": {
         "status": Verb("status", "status", "Show nodes, services and releases"),
-        "follow": Verb("swap", "follow", "Follow a swap or stop in progress"),
         "logs": Verb("logs", "logs", "Show a service's logs"),
         "history": Verb("swap", "history", "Show past events"),
-        "monitoring": Verb("monitoring", "monitoring", "Write files for Prometheus and Grafana"),
         "probe": Verb("probe", "probe", "Run the smoke suite on a running service"),
+        "monitoring": Verb("monitoring", "monitoring", "Write files for Prometheus and Grafana"),
     },
     "Maintain": {
-        "gateway": Verb("gateway", "family", "Manage the gateway"),
-        "node": Verb("node", "family", "Take a node out of service, and back"),
+        "gateway": Family(
+            "Manage the gateway",
+            {"rebuild": Verb("gateway", "rebuild", "Rebuild gateway and leader on NODE after their node is lost")},
+        ),
+        "node": Family(
+            "Add, maintain and remove nodes",
+            {
+                "trust": Verb("trust", "trust", "Pin the nodes' SSH host keys"),
+                "login": Verb("login", "log_in", "Log in to a registry on the nodes"),
+                "cordon": Verb("node", "cordon", "Let nothing new start on NODE"),
+                "uncordon": Verb("node", "uncordon", "Let releases start on NODE again"),
+                "drain": Verb("node", "drain_", "Cordon NODE and move its services to other nodes"),
+                "return": Verb("node", "return_", "Open NODE and bring its services back"),
+                "uninstall": Verb("prune", "uninstall", "Remove everything of sparkops from a node"),
+            },
+        ),
         "hold": Verb("swap", "hold", "Block changes to a service"),
         "unhold": Verb("swap", "unhold", "Remove a hold"),
         "prune": Verb("prune", "prune", "Remove unused containers, images and caches"),
-        "uninstall": Verb("prune", "uninstall", "Remove everything of sparkops from a node"),
     },
 }
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
-WIDTH = max(map(len, VERBS))
+LEAVES: Mapping[str, Verb] = {
+    **{name: verb for name, verb in VERBS.items() if isinstance(verb, Verb)},
+    **{
+        f"{name} {inner}": of
+        for name, one in VERBS.items()
+        if isinstance(one, Family)
+        for inner, of in one.verbs.items()
+    },
+}
+"""Every verb that does something, by all of its words."""
+RENAMED: Mapping[str, Sequence[str]] = {
+    "cancel": ("rollback SERVICE",),
+    "down": ("stop SERVICE",),
+    "events": ("history [SERVICE]",),
+    "follow": ("status SERVICE --follow",),
+    "help": ("--help", "VERB --help"),
+    "images": ("build RECIPE --once", "node login REGISTRY --user NAME --password-file FILE"),
+    "lint": ("recipe render RECIPE --check",),
+    "list": ("recipes", "status", "models list"),
+    "lock": ("recipe lock RECIPE",),
+    "ls": ("recipes", "status", "models list"),
+    "ps": ("status",),
+    "render": ("recipe render RECIPE",),
+    "schema": ("recipe schema NAME",),
+    "show": ("recipe show RECIPE",),
+    "start": ("up RECIPE", "restart SERVICE"),
+    "trust": ("node trust NODE",),
+    "undo": ("rollback SERVICE",),
+    "unhold": ("hold SERVICE --off",),
+    "uninstall": ("node uninstall NODE",),
+}
+"""By a name that is no verb, or no longer: the commands that do it. The first word in capitals is its argument."""
+ARGUMENT = re.compile(r"\[?\b[A-Z]+\b\]?")
 
 
-class Verbs(TyperGroup):
-    """The group of all verbs."""
+def unknown(name: str, rest: Sequence[str], known: Iterable[str], path: str) -> UsageError:
+    """Return the error of a word that is no verb below `path`: with what replaced it, else with the nearest ones."""
+    problem = f"unknown verb: {name}" if path == "sparkops" else f"{path}: unknown verb: {name}"
+    if path == "sparkops" and name in RENAMED:
+        argument = quote(rest[0]) if rest and not rest[0].startswith("-") else ""
+        named = (ARGUMENT.sub(lambda _: argument, one, count=1) if argument else one for one in RENAMED[name])
+        return UsageError(problem, next_step="\n".join(f"sparkops {one}" for one in named))
+    near = get_close_matches(name, known)
+    step = f"Did you mean {' or '.join(near)}? " if near else ""
+    return UsageError(problem, next_step=f"{step}`{path} --help` lists all.")
 
-    def __init__(self, *, commands: Mapping[str, Any], **attributes: Any) -> None:
-        lines = {name: TyperCommand(name, help=verb.help, rich_markup_mode=None) for name, verb in VERBS.items()}
-        super().__init__(commands={**lines, **commands}, **attributes)
+
+class Group(TyperGroup):
+    """A group of verbs, each imported when it is called."""
+
+    def __init__(self, groups: Mapping[str, Mapping[str, Verb | Family]], **attributes: Any) -> None:
+        self.groups = groups
+        self.verbs = {name: verb for group in groups.values() for name, verb in group.items()}
+        lines = {name: TyperCommand(name, help=verb.help, rich_markup_mode=None) for name, verb in self.verbs.items()}
+        super().__init__(commands={**lines, **attributes.pop("commands", {})}, **attributes)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options of all verbs."""
         return light(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the name, the imported command and its arguments. Raises UsageError for an unknown name."""
+        name, *rest = args
+        if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
+            raise unknown(name, rest, self.commands, ctx.command_path)
+        verb = self.verbs.get(name)
+        return (name, verb.load(name), rest) if verb else super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature
+        """Write the lines of all verbs by group, none cut off."""
+        width = max(map(len, self.verbs))
+        for title, group in self.groups.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), verb.help) for name, verb in group.items()])
+
+
+class Verbs(Group):
+    """The group of all verbs."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(GROUPS, **attributes)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options of all verbs. --version ends the program here, as it needs --inventory wherever it is."""
@@ -130,15 +235,3 @@ class Verbs(TyperGroup):
             typer.echo(f"sparkops {__version__}")
             ctx.exit()
         return rest
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the name, the imported command and its arguments. Raises click's UsageError for an unknown name."""
-        name, command, rest = super().resolve_command(ctx, args)
-        verb = VERBS.get(name or "")
-        return name, verb.load(name or "") if verb else command, rest
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature
-        """Write the lines of all verbs by group, none cut off."""
-        for title, group in GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(WIDTH), verb.help) for name, verb in group.items()])

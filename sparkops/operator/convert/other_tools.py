@@ -94,7 +94,7 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         raise source.fail((), "expected a recipe: a mapping of keys to values")
     if "recipe_version" not in original and (isinstance(original.get("image"), dict) or "extends" in original):
         own = source.fail((), "a recipe of sparkops already: nothing to convert")
-        own.next_step = f"sparkops show {source.file}"
+        own.next_step = f"sparkops recipe show {source.file}"
         raise own
     omissions: list[Omission] = []
     if vllm_project.is_recipe(original):

@@ -122,10 +122,10 @@ def foreign(
     node = (labels or {}).get(NODE_LABEL, "")
     if labels is not None and node != NODE:
         problem = f"the guard on this machine is that of node {node} of a fleet, not of a demonstration"
-        return PlanRefused(problem, next_step=f"sparkops uninstall {node}, with the inventory of that fleet")
+        return PlanRefused(problem, next_step=f"sparkops node uninstall {node}, with the inventory of that fleet")
     if labels is not None and record is None:
         problem = f"the guard on this machine is that of a node named {node}, and no demonstration is recorded"
-        step = f"sparkops uninstall {node}, with the inventory of its fleet; if it has none: mkdir -p {directory}"
+        step = f"sparkops node uninstall {node}, with the inventory of its fleet; if it has none: mkdir -p {directory}"
         return PlanRefused(problem, next_step=f"{step} && {REMOVE}")
     others = sorted({*services} - {SERVICE})
     if not others or record is None:

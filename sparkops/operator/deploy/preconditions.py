@@ -79,7 +79,7 @@ def current(state: ServiceState, without: frozenset[str] = frozenset()) -> Curre
     """
     journal, swap = state.journal, state.swap
     if journal.stopping:
-        raise Busy(f"{journal.service} is being stopped", next_step=f"sparkops follow {journal.service}")
+        raise Busy(f"{journal.service} is being stopped", next_step=f"sparkops status {journal.service} --follow")
     unconfirmed = state.needs_operator.startswith(UNCONFIRMED)
     if swap and not unconfirmed and not (state.needs_operator and state.fails):
         problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
@@ -97,7 +97,9 @@ def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[Pl
     installed_by_node = {name: node.installed for name, node in observed.items() if node.installed}
     if len(set(installed_by_node.values())) > 1:
         versions = "; ".join(f"{name}: {installed}" for name, installed in installed_by_node.items())
-        step = f"sparkops lock {release.recipe.name}, then build on all of them; or build on one and copy: --once"
+        step = (
+            f"sparkops recipe lock {release.recipe.name}, then build on all of them; or build on one and copy: --once"
+        )
         yield PlanRefused(f"the nodes do not have the same packages in {release.image}: {versions}", next_step=step)
 
 

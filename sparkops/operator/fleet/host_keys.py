@@ -76,17 +76,17 @@ class Pins:
         shown = f"{key.get_name()} {fingerprint_of(key)}"
         if self.is_revoked(key):
             problem = f"host key refused: {shown} is marked @revoked"
-            step = f"Create new host keys on the node (ssh-keygen -A), then: sparkops trust --replace {self.node}"
+            step = f"Create new host keys on the node (ssh-keygen -A), then: sparkops node trust --replace {self.node}"
         elif expected and fingerprint_of(key) != expected:
             problem = f"host key refused: got {shown}, expected {expected}"
             kind = key.get_name().removeprefix("ssh-").partition("-")[0]
             step = f"Compare on the node's own screen: ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
         elif self.known():
             problem = f"its host key has changed to {shown}: another machine may be answering"
-            step = f"If the node was reinstalled: sparkops trust --replace {self.node}"
+            step = f"If the node was reinstalled: sparkops node trust --replace {self.node}"
         else:
             problem = f"its host key is not pinned ({shown})"
-            step = f"Compare the fingerprint on the node's own screen, then: sparkops trust {self.node}"
+            step = f"Compare the fingerprint on the node's own screen, then: sparkops node trust {self.node}"
         return HostKeyRefused(self.node, problem, next_step=step)
 
     def is_revoked(self, key: paramiko.PKey) -> bool:

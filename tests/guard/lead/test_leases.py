@@ -161,7 +161,7 @@ def test_agents_do_not_change_while_a_service_does(leadership: Leadership) -> No
     with pytest.raises(Busy, match="chat is being stopped") as caught:
         OperatorRequests(leadership).verbs()["lease"]({"kind": "agents", "holder": HOLDER})
 
-    assert caught.value.next_step == "sparkops follow chat"
+    assert caught.value.next_step == "sparkops status chat --follow"
     assert leadership.agents.text == ""
 
 

@@ -86,7 +86,8 @@ def test_what_it_does_not_understand_is_an_answer_and_the_next_question_too(
         (SCHEMA - 1, f"Update sparkops on this machine to version {__version__} or newer."),
         (
             SCHEMA + 1,
-            f"With version {__version__}: sparkops stop SERVICE; sparkops uninstall NODE. Then deploy with this one.",
+            f"With version {__version__}: sparkops stop SERVICE; sparkops node uninstall NODE. "
+            "Then deploy with this one.",
         ),
     ],
 )

@@ -1,7 +1,7 @@
 """`make images-real`: the image gate on real images of vLLM, and on the same images with one fault each.
 
-The shipped templates are built with the wheels of the package index, by `sparkops lock` and `sparkops build` on a node
-of the test fleet, without a GPU: CUDA for the README's first recipe and for the newest vLLM, an image laid out like
+The shipped templates are built with the wheels of the package index, by `sparkops recipe lock` and `sparkops build`
+on a node of the test fleet, without a GPU: CUDA for the README's first recipe and for the newest vLLM, an image laid out like
 NVIDIA's container, and the CPU build on processors with and without AVX-512. Writes docs/evidence/images.md, and the
 answers of the gate to tests/captured/gate-*.json, which the unit tests judge again.
 """
@@ -241,7 +241,7 @@ def on_cuda(trial: Trial, version: str, image: str, wheels: Mapping[str, bytes])
     """A CUDA image through lock, BuildKit and gate, then with the faults."""
     name = f"vllm-{version}-cu130"
     file = trial.file(f"cuda-{version.replace('.', '-')}", image)
-    locked = trial.without_wheels("lock", file, "--node", trial.node.name, "--no-build", timeout=1800)
+    locked = trial.without_wheels("recipe", "lock", file, "--node", trial.node.name, "--no-build", timeout=1800)
     if locked.code:
         sys.exit(f"{file.stem}: the lock failed\n{locked.err}")
     of, tag = trial.build(file)

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,8 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("deploy", "min", ["mine"]),
         ("-v deploy --json", "min", ["mine"]),
         ("models pull", "min", ["mine"]),
-        ("images copy", "min", ["mine"]),
-        ("render mine", "stand-", ["stand-in"]),
+        ("recipe render mine", "stand-", ["stand-in"]),
         ("rollback", "my", ["my-chat"]),
         ("recipes", "my", ["my-chat"]),
         ("hold", "my", ["my-chat"]),
@@ -45,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("models copy mine --from", "spark-1", ["spark-1"]),
         ("prune -n spark-1 -n", "", ["spark-1", "spark-2"]),
         ("gateway rebuild", "", ["spark-1", "spark-2"]),
-        ("trust spark-1", "", ["spark-2"]),
+        ("node trust spark-1", "", ["spark-2"]),
         ("probe my-chat --recipe", "min", ["mine"]),
         ("status --client", "open", ["open-webui", "opencode"]),
     ],
@@ -123,27 +121,19 @@ def test_it_loads_neither_typer_nor_pydantic_nor_a_verb(here: Path) -> None:
 
 
 def test_every_verb_completes_what_its_arguments_are() -> None:
-    loaded = {name: verb.load(name) for name, verb in verbs.VERBS.items()}
-    families = {name: command for name, command in loaded.items() if hasattr(command, "commands")}
-    single = {name: command for name, command in loaded.items() if name not in families}
-    every = {**single, **{f"{family} {n}": c for family, group in families.items() for n, c in group.commands.items()}}
     taken = {
         name: ARGUMENTS[param.name]
-        for name, command in every.items()
-        for param in command.params
+        for name, verb in verbs.LEAVES.items()
+        for param in verb.load(name).params
         if param.param_type_name == "argument" and param.name in ARGUMENTS and name != "init"
     }
 
-    assert set(families) == completion.FAMILIES
+    assert {name for name, verb in verbs.VERBS.items() if isinstance(verb, verbs.Family)} == completion.FAMILIES
     assert taken == completion.TAKES
 
 
 def test_every_option_for_a_node_completes() -> None:
-    loaded = [command for name, verb in verbs.VERBS.items() for command in _all(verb.load(name))]
+    loaded = [verb.load(name) for name, verb in verbs.LEAVES.items()]
     options = {param.name: param.opts for command in loaded for param in command.params if param.name in ("node", "to")}
 
     assert {option for opts in options.values() for option in opts if option.startswith("-")} <= set(completion.OPTIONS)
-
-
-def _all(command: Any) -> list[Any]:
-    return list(getattr(command, "commands", {"": command}).values())

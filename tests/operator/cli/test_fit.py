@@ -74,7 +74,7 @@ def test_without_a_model_and_without_a_lock_it_refuses(sparkops: Sparkops, root:
     assert (ran.code, ran.out) == (5, "")
     assert f"here: memory unknown: no config.json in {where}, no description of org/q in a lock\n" in ran.err
     assert "next: sparkops models pull q --node here" in ran.err
-    assert "next: or, if a node has it: sparkops lock q --node NODE" in ran.err
+    assert "next: or, if a node has it: sparkops recipe lock q --node NODE" in ran.err
 
 
 def lock_model(root: Path) -> None:

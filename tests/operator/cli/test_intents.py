@@ -67,7 +67,7 @@ def test_promote_follows_the_release_until_only_the_old_one_is_warm(sparkops: He
 def test_to_follow_a_swap_that_has_ended_is_nothing_to_do_with_the_same_keys(sparkops: Here) -> None:
     sparkops.peer.write(SERVING)
 
-    ran = sparkops("follow", "chat", "--json")
+    ran = sparkops("status", "chat", "--follow", "--json")
 
     assert (ran.code, ran.err) == (0, "chat: nothing to do\n")
     assert ran.json == {
@@ -86,7 +86,7 @@ def test_to_follow_a_swap_that_has_ended_is_nothing_to_do_with_the_same_keys(spa
 def test_cancel_ends_with_0_and_whoever_follows_the_deploy_gets_1(sparkops: Here) -> None:
     swapping(sparkops, Phase.LOAD)
     (sparkops.peer.directory / "halt").write_text(Phase.LOAD.value)
-    following = sparkops.start("follow", "chat", "--json")
+    following = sparkops.start("status", "chat", "--follow", "--json")
     while not sparkops.peer.requests("events"):
         time.sleep(0.05)
 
@@ -104,7 +104,7 @@ def test_cancel_ends_with_0_and_whoever_follows_the_deploy_gets_1(sparkops: Here
 def test_ctrl_c_ends_the_following_with_130_and_says_how_to_follow_and_cancel(sparkops: Here) -> None:
     swapping(sparkops, Phase.LOAD)
     (sparkops.peer.directory / "halt").write_text(Phase.LOAD.value)
-    following = sparkops.start("follow", "chat")
+    following = sparkops.start("status", "chat", "--follow")
     while len(sparkops.peer.requests("events")) < 2:
         time.sleep(0.05)
 
@@ -114,8 +114,8 @@ def test_ctrl_c_ends_the_following_with_130_and_says_how_to_follow_and_cancel(sp
     assert following.returncode == 130
     assert err.splitlines()[-3:] == [
         "sparkops: chat: no longer followed; the fleet continues",
-        "  next: sparkops follow chat",
-        "  next: sparkops cancel chat",
+        "  next: sparkops status chat --follow",
+        "  next: sparkops rollback chat",
     ]
     assert "here: q-2-r0: loading weights 40 %, about 3 min left" in err
     journal = sparkops.peer.journal("chat")
@@ -130,7 +130,7 @@ def test_a_failed_swap_has_its_exit_code_and_its_reason(sparkops: Here, mode: Mo
     swapping(sparkops, Phase.START, mode=mode)
     (sparkops.peer.directory / "fail").write_text(Phase.VERIFY.value)
 
-    ran = sparkops("follow", "chat")
+    ran = sparkops("status", "chat", "--follow")
 
     assert ran.code == code
     assert "sparkops: chat: reverted: " in ran.err
@@ -141,7 +141,7 @@ def test_a_failed_swap_has_its_exit_code_and_its_reason(sparkops: Here, mode: Mo
 def test_a_service_that_needs_an_operator_ends_with_7_and_the_next_step(sparkops: Here) -> None:
     sparkops.peer.write(replace(SERVING, trouble="q-1 does not answer", revision=1))
 
-    ran = sparkops("follow", "chat")
+    ran = sparkops("status", "chat", "--follow")
 
     assert (ran.code, ran.out) == (7, "")
     assert ran.err.splitlines() == [
@@ -160,8 +160,8 @@ def test_a_detached_rollback_returns_at_once_with_the_commands(sparkops: Here) -
     assert ran.json["result"] == "accepted"
     assert ran.err.splitlines() == [
         "chat: accepted; the fleet continues without this client",
-        "  next: sparkops follow chat",
-        "  next: sparkops cancel chat",
+        "  next: sparkops status chat --follow",
+        "  next: sparkops rollback chat",
     ]
     assert sparkops.peer.requests("events") == []
 
@@ -219,11 +219,13 @@ def test_history_of_all_services_shows_what_an_operator_must_know(sparkops: Here
 
 
 @STARTS_MANY
-@pytest.mark.parametrize("verb", ["stop", "history", "logs", "follow", "rollback", "promote", "cancel", "unhold"])
+@pytest.mark.parametrize(
+    "verb", ["stop", "history", "logs", "status --follow", "rollback", "promote", "cancel", "unhold"]
+)
 def test_a_name_that_is_no_service_is_wrong_input_with_the_nearest_names(sparkops: Here, verb: str) -> None:
     sparkops.peer.write(SERVING)
 
-    ran = sparkops(verb, "chta")
+    ran = sparkops(*verb.split(), "chta")
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines() == [

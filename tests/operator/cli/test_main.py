@@ -47,7 +47,9 @@ def test_without_a_verb_the_help_is_no_error(sparkops: Sparkops) -> None:
     assert ran.out == sparkops("--help").out
 
 
-@pytest.mark.parametrize("argv", [["nope"], ["status", "--nope"], ["show"], ["logs", "x", "--tail", "y"]], ids=str)
+@pytest.mark.parametrize(
+    "argv", [["nope"], ["status", "--nope"], ["recipe", "show"], ["logs", "x", "--tail", "y"]], ids=str
+)
 def test_a_wrong_command_line_ends_with_2(sparkops: Sparkops, argv: list[str]) -> None:
     assert sparkops(*argv).code == 2
 
@@ -99,10 +101,18 @@ def test_a_wait_is_seconds_or_a_time_span(text: str, expected_s: float) -> None:
     assert seconds(text) == expected_s
 
 
-NEEDS_INVENTORY = [["status"], ["build", "x"], ["plan", "x"], ["deploy", "x"], ["stop", "x"], ["logs", "x"], ["trust"]]
+NEEDS_INVENTORY = [
+    ["status"],
+    ["build", "x"],
+    ["plan", "x"],
+    ["deploy", "x"],
+    ["stop", "x"],
+    ["logs", "x"],
+    ["node", "trust"],
+]
 
 
-@pytest.mark.parametrize("argv", NEEDS_INVENTORY, ids=lambda argv: argv[0])
+@pytest.mark.parametrize("argv", NEEDS_INVENTORY, ids=" ".join)
 def test_a_missing_inventory_says_how_to_make_one(sparkops: Sparkops, argv: list[str]) -> None:
     ran = sparkops(*argv)
 
@@ -193,7 +203,7 @@ def test_a_dry_build_connects_to_nothing(sparkops: Sparkops) -> None:
 
 
 @pytest.mark.usefixtures("refusing")
-@pytest.mark.parametrize("verb", ["render", "build"])
+@pytest.mark.parametrize("verb", ["recipe render", "build"])
 def test_a_template_without_a_timeout_in_one_stage_is_refused_before_a_node_is_asked(
     sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
@@ -202,7 +212,7 @@ def test_a_template_without_a_timeout_in_one_stage_is_refused_before_a_node_is_a
     stage = 'FROM debian AS late\nRUN uv pip install "$TORCH_PIN"\n'
     monkeypatch.setattr(assets, "load_templates", lambda: templates | {name: f"{stage}{templates[name]}"})
 
-    ran = sparkops(verb, "tiny-qwen3-cpu")
+    ran = sparkops(*verb.split(), "tiny-qwen3-cpu")
 
     first, second = ran.err.splitlines()
     assert ran.code == 2
@@ -259,7 +269,7 @@ def test_ctrl_c_ends_with_130() -> None:
 @pytest.mark.local
 def test_a_reader_that_has_gone_is_no_failure() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "sparkops", "schema", "recipe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "sparkops", "recipe", "schema", "recipe"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -277,7 +287,7 @@ def test_colours_are_for_terminals_that_want_them(
 ) -> None:
     ours, theirs = os.openpty()
     inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-    command = [sys.executable, "-m", "sparkops", *options, "show", "nope"]
+    command = [sys.executable, "-m", "sparkops", *options, "recipe", "show", "nope"]
     subprocess.run(command, stderr=theirs, cwd=tmp_path, env={**inherited, **env}, check=False)
     os.close(theirs)
     shown = os.read(ours, 4096)

@@ -5,30 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import typer
 
-from sparkops.operator.cli import models
 from tests.operator.cli.conftest import Sparkops
 
-VERBS = typer.main.get_command(models.family).commands  # type: ignore[attr-defined]
 INVENTORY = "nodes:\n  n1: {address: 192.0.2.1}\n  n2: {address: 192.0.2.2}\n"
 
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text(INVENTORY)
-
-
-def test_all_verbs_are_there() -> None:
-    assert list(VERBS) == ["list", "pull", "copy", "verify", "prepare"]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_and_each_of_its_options_has_help(verb: str) -> None:
-    command = VERBS[verb]
-
-    assert "Example: sparkops models" in (command.help or "")
-    assert [param.name for param in command.params if param.name != "help" and not getattr(param, "help", None)] == []
 
 
 @pytest.mark.usefixtures("inventory")

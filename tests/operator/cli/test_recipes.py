@@ -79,7 +79,7 @@ def test_recipes_of_the_user_are_listed_and_found_by_name(sparkops: Sparkops) ->
     listed = [row["name"] for row in sparkops("recipes", "--json").json["recipes"]]
 
     assert sorted(listed) == sorted([*NAMES, "q"])
-    assert sparkops("show", "q", "--json").json["description"] == RECIPE["description"]
+    assert sparkops("recipe", "show", "q", "--json").json["description"] == RECIPE["description"]
 
 
 def test_a_recipe_in_a_folder_that_replaces_a_shipped_one_is_named(sparkops: Sparkops) -> None:
@@ -87,7 +87,7 @@ def test_a_recipe_in_a_folder_that_replaces_a_shipped_one_is_named(sparkops: Spa
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_text(yaml.safe_dump({**RECIPE, "name": Path(file).stem}))
 
-    in_folder, outside = sparkops("show", "stand-in"), sparkops("show", "122b-autoround")
+    in_folder, outside = sparkops("recipe", "show", "stand-in"), sparkops("recipe", "show", "122b-autoround")
 
     shipped_one = shipped.directory("recipes") / "stand-in.yaml"
     expected = f"recipes/theirs/stand-in.yaml is used in place of the recipe stand-in of sparkops, {shipped_one}"
@@ -147,15 +147,15 @@ def test_a_node_that_cannot_be_read_is_named_and_the_others_are_shown(sparkops: 
 def test_show_gives_the_whole_recipe_in_yaml_and_in_json(sparkops: Sparkops, name: str) -> None:
     whole = recipe_file.load(shipped.recipes()[name]).model_dump(mode="json", exclude_none=True)
 
-    assert sparkops("show", name, "--json").json == whole
-    assert yaml.load(sparkops("show", name).out, Loader=yaml.CSafeLoader) == whole
-    assert sparkops("show", name, "--source").out == shipped.recipes()[name].read_text()
+    assert sparkops("recipe", "show", name, "--json").json == whole
+    assert yaml.load(sparkops("recipe", "show", name).out, Loader=yaml.CSafeLoader) == whole
+    assert sparkops("recipe", "show", name, "--source").out == shipped.recipes()[name].read_text()
 
 
 @pytest.mark.parametrize("named", ["q", "q.yaml", "recipes/q.yaml", "recipes/q"])
 @pytest.mark.usefixtures("sparkops", "mine")
 def test_a_recipe_is_found_by_name_and_by_file(sparkops: Sparkops, named: str) -> None:
-    assert sparkops("show", named, "--json").json["name"] == "q"
+    assert sparkops("recipe", "show", named, "--json").json["name"] == "q"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_recipe_is_found_by_name_and_by_file(sparkops: Sparkops, named: str) -
     ],
 )
 def test_an_unknown_recipe_suggests_the_nearest(sparkops: Sparkops, named: str, hint: str) -> None:
-    ran = sparkops("show", named)
+    ran = sparkops("recipe", "show", named)
 
     assert (ran.code, ran.err.splitlines()[0]) == (2, f"sparkops: recipe not found: {named}")
     assert ran.err.splitlines()[1].startswith(f"  next: {hint}")
@@ -176,7 +176,7 @@ def test_an_unknown_recipe_suggests_the_nearest(sparkops: Sparkops, named: str, 
 
 
 def test_the_name_of_a_service_leads_to_its_recipes(sparkops: Sparkops) -> None:
-    ran = sparkops("show", "qwen3.5-122b")
+    ran = sparkops("recipe", "show", "qwen3.5-122b")
 
     assert (ran.code, ran.err) == (
         2,
@@ -191,7 +191,11 @@ def test_credentials_in_a_url_are_never_shown(sparkops: Sparkops) -> None:
     )
     Path("p.yaml").write_text(yaml.safe_dump({**RECIPE, "name": "p", "service": proxy}))
 
-    shown = sparkops("show", "q.yaml"), sparkops("show", "q.yaml", "--json"), sparkops("show", "p.yaml")
+    shown = (
+        sparkops("recipe", "show", "q.yaml"),
+        sparkops("recipe", "show", "q.yaml", "--json"),
+        sparkops("recipe", "show", "p.yaml"),
+    )
 
     assert [ran.code for ran in shown] == [0, 0, 2]
     assert all("s3cret" not in ran.out + ran.err for ran in shown)
@@ -201,7 +205,7 @@ def test_credentials_in_a_url_are_never_shown(sparkops: Sparkops) -> None:
 def test_a_broken_recipe_is_named_with_its_line(sparkops: Sparkops) -> None:
     Path("q.yaml").write_text("name: q\nservce: chat\n")
 
-    ran = sparkops("show", "q.yaml")
+    ran = sparkops("recipe", "show", "q.yaml")
 
     missing = ("description", "image", "model", "memory", "verified")
     assert (ran.code, ran.err.splitlines()) == (
@@ -218,7 +222,7 @@ def test_everything_that_is_wrong_with_a_recipe_is_listed_at_once(sparkops: Spar
     Path("q.yaml").write_text(yaml.safe_dump({**RECIPE, "name": "p", "image": image}))
     Path("r.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": {"port": "x", "prot": 1}, "memory": {"basis": 1}}))
 
-    parts, values = sparkops("show", "q.yaml"), sparkops("show", "r.yaml")
+    parts, values = sparkops("recipe", "show", "q.yaml"), sparkops("recipe", "show", "r.yaml")
 
     named = [line.rpartition("q.yaml:")[2].split(": ")[1] for line in parts.err.splitlines()]
     assert (parts.code, named) == (2, ["name", "image.template", "image.mods[0]"])
@@ -229,16 +233,16 @@ def test_everything_that_is_wrong_with_a_recipe_is_listed_at_once(sparkops: Spar
 def test_the_committed_dockerfiles_are_as_rendered(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
-    ran = sparkops("render", "--all", "--check")
+    ran = sparkops("recipe", "render", "--all", "--check")
 
     assert (ran.code, ran.err) == (0, f"{len({*NAMES, 'gateway', 'guard', 'hub'})} Dockerfiles up to date\n")
 
 
 def test_render_writes_what_check_then_accepts(sparkops: Sparkops) -> None:
-    written = sparkops("render", "tiny-qwen3-cpu", "-o", "made")
+    written = sparkops("recipe", "render", "tiny-qwen3-cpu", "-o", "made")
 
     assert (written.code, written.err) == (0, "wrote made/tiny-qwen3-cpu.Dockerfile\n1 of 1 Dockerfile written\n")
-    checked = sparkops("render", "tiny-qwen3-cpu", "--check", "-o", "made")
+    checked = sparkops("recipe", "render", "tiny-qwen3-cpu", "--check", "-o", "made")
     assert (checked.code, checked.err) == (0, "1 Dockerfile up to date\n")
     committed = ROOT / "Dockerfiles/tiny-qwen3-cpu.Dockerfile"
     assert Path("made/tiny-qwen3-cpu.Dockerfile").read_text() == committed.read_text()
@@ -248,7 +252,7 @@ def test_check_fails_on_a_stale_file_and_writes_nothing(sparkops: Sparkops) -> N
     Path("Dockerfiles").mkdir()
     Path("Dockerfiles/tiny-qwen3-cpu.Dockerfile").write_text("FROM scratch\n")
 
-    ran = sparkops("render", "tiny-qwen3-cpu", "--check")
+    ran = sparkops("recipe", "render", "tiny-qwen3-cpu", "--check")
 
     expected = "sparkops: out of date: Dockerfiles/tiny-qwen3-cpu.Dockerfile\n  next: sparkops render --all\n"
     assert (ran.code, ran.err) == (1, expected)
@@ -262,7 +266,7 @@ def test_an_unknown_part_fails_render_and_show(sparkops: Sparkops, key: str, val
     Path("recipes/q.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
 
     for verb in ("render", "show"):
-        ran = sparkops(verb, "q")
+        ran = sparkops("recipe", verb, "q")
         assert (ran.code, ran.err.startswith("sparkops: recipes/q.yaml:")) == (2, True)
         assert f": image.{key}" in ran.err.splitlines()[0]
     assert not Path("Dockerfiles").exists()
@@ -273,12 +277,12 @@ def test_render_replaces_a_file_that_is_not_text(sparkops: Sparkops) -> None:
     file = Path("Dockerfiles/tiny-qwen3-cpu.Dockerfile")
     file.write_bytes(b"\xff\xfe")
 
-    assert sparkops("render", "tiny-qwen3-cpu", "--check").code == 1
-    assert sparkops("render", "tiny-qwen3-cpu").code == 0
+    assert sparkops("recipe", "render", "tiny-qwen3-cpu", "--check").code == 1
+    assert sparkops("recipe", "render", "tiny-qwen3-cpu").code == 0
     assert file.read_bytes().startswith(b"#")
 
 
 def test_render_needs_a_recipe(sparkops: Sparkops) -> None:
-    ran = sparkops("render")
+    ran = sparkops("recipe", "render")
 
     assert (ran.code, ran.err) == (2, "sparkops: nothing to render\n  next: Pass recipes or --all.\n")

@@ -58,7 +58,7 @@ def test_init_names_nodes_that_it_cannot_reach_and_writes_all_where_it_reaches_n
     assert "spark-2: cannot connect to nvidia@spark.invalid:22: unknown address" in ran.err
     assert "next: Correct the address of spark-2 in fleet.yaml." in ran.err
     assert ran.err.endswith(
-        "no node could be read; the inventory lists all of them\n  next: sparkops trust, then sparkops doctor\n"
+        "no node could be read; the inventory lists all of them\n  next: sparkops node trust, then sparkops doctor\n"
     )
     fleet = inventory.load(Path("fleet.yaml"))
     assert {name: (node.address, node.user, node.gpu) for name, node in fleet.nodes.items()} == {
@@ -182,7 +182,7 @@ def test_init_pins_no_key_without_an_answer(sparkops: Sparkops) -> None:
 
     assert ran.code == 1
     assert "No terminal to confirm on; pass --yes." in ran.err
-    assert "spark-1: its host key is not pinned\n  next: sparkops trust spark-1\n" in ran.err
+    assert "spark-1: its host key is not pinned\n  next: sparkops node trust spark-1\n" in ran.err
     assert not Path("known_hosts").exists()
 
 
@@ -190,7 +190,7 @@ def test_init_replaces_the_sample_that_comes_with_the_sources(sparkops: Sparkops
     sample = ROOT / "inventory.yaml"
     Path("inventory.yaml").write_bytes(sample.read_bytes())
 
-    assert sparkops("init", "127.0.0.2").err.endswith("next: sparkops trust, then sparkops doctor\n")
+    assert sparkops("init", "127.0.0.2").err.endswith("next: sparkops node trust, then sparkops doctor\n")
     assert "127.0.0.2" in Path("inventory.yaml").read_text()
 
 
@@ -310,22 +310,22 @@ def test_init_says_why_it_cannot_write(sparkops: Sparkops) -> None:
 
 @pytest.mark.parametrize("of", ["recipe", "inventory", "status"])
 def test_a_schema_is_json_schema_and_its_reference_is_in_docs(sparkops: Sparkops, of: str) -> None:
-    schema = sparkops("schema", of).json
+    schema = sparkops("recipe", "schema", of).json
 
     assert (schema["title"], schema["type"]) == (of.capitalize(), "object")
-    assert sparkops("schema", of, "--markdown").out == (DOCS / f"{of}.md").read_text()
+    assert sparkops("recipe", "schema", of, "--markdown").out == (DOCS / f"{of}.md").read_text()
 
 
 def test_a_schema_goes_to_a_file(sparkops: Sparkops) -> None:
-    shown = sparkops("schema", "recipe").out
+    shown = sparkops("recipe", "schema", "recipe").out
 
-    ran = sparkops("schema", "recipe", "-o", "made/recipe.json")
+    ran = sparkops("recipe", "schema", "recipe", "-o", "made/recipe.json")
 
     assert (ran.code, ran.out, Path("made/recipe.json").read_text()) == (0, "", shown)
 
 
 def test_an_unknown_schema_names_those_there_are(sparkops: Sparkops) -> None:
-    ran = sparkops("schema", "model")
+    ran = sparkops("recipe", "schema", "model")
 
     assert (ran.code, ran.err) == (
         2,
@@ -342,7 +342,7 @@ def test_trust_pins_the_key_that_a_node_shows(sparkops: Sparkops) -> None:
     key = paramiko.ECDSAKey.generate()
     with listening(key, key) as server:
         write_inventory(server)
-        first, second = sparkops("trust", "--yes"), sparkops("trust")
+        first, second = sparkops("node", "trust", "--yes"), sparkops("node", "trust")
 
     assert (first.code, first.err) == (0, f"n1: pinned in {Path('known_hosts').absolute()}\n")
     assert (second.code, second.err) == (0, f"n1: {fingerprint_of(key)} is already pinned\n")
@@ -354,7 +354,7 @@ def test_trust_pins_the_other_nodes_if_one_is_off(sparkops: Sparkops) -> None:
     with listening(key, key) as server:
         off, n1 = {"address": "127.0.0.2", "port": 9}, {"address": "127.0.0.1", "port": server.port}
         Path("inventory.yaml").write_text(yaml.safe_dump({"nodes": {"a-off": off, "n1": n1}}))
-        ran = sparkops("trust", "--yes")
+        ran = sparkops("node", "trust", "--yes")
 
     assert ran.code == 5
     assert "a-off: cannot connect to " in ran.err
@@ -365,7 +365,7 @@ def test_trust_pins_nothing_if_a_name_is_unknown(sparkops: Sparkops) -> None:
     key = paramiko.ECDSAKey.generate()
     with listening(key, key) as server:
         write_inventory(server)
-        ran = sparkops("trust", "n1", "nope", "--yes")
+        ran = sparkops("node", "trust", "n1", "nope", "--yes")
 
     assert ran.code == 2
     assert "unknown node 'nope'" in ran.err
@@ -376,7 +376,7 @@ def test_trust_needs_somebody_who_says_yes(sparkops: Sparkops) -> None:
     key = paramiko.ECDSAKey.generate()
     with listening(key, key) as server:
         write_inventory(server)
-        ran = sparkops("trust")
+        ran = sparkops("node", "trust")
 
     question = f"n1: {key.get_name()} {fingerprint_of(key)}. Trust it?"
     assert (ran.code, ran.err) == (2, f"{question} No terminal to confirm on; pass --yes.\n")
@@ -388,7 +388,10 @@ def test_trust_replaces_a_key_only_when_told(sparkops: Sparkops) -> None:
     with listening(new, new) as server:
         write_inventory(server)
         Path("known_hosts").write_text(f"n1 {old.get_name()} {old.get_base64()}\n")
-        refused, replaced = sparkops("trust", "--yes", "n1"), sparkops("trust", "--yes", "--replace", "n1")
+        refused, replaced = (
+            sparkops("node", "trust", "--yes", "n1"),
+            sparkops("node", "trust", "--yes", "--replace", "n1"),
+        )
 
     assert refused.code == 5
     assert "n1: its host key has changed to" in refused.err
@@ -400,7 +403,7 @@ def test_trust_pins_a_key_of_the_given_fingerprint_without_asking(sparkops: Spar
     key = paramiko.ECDSAKey.generate()
     with listening(key, key) as server:
         write_inventory(server)
-        first, second = (sparkops("trust", "--fingerprint", f"n1={fingerprint_of(key)}") for _ in range(2))
+        first, second = (sparkops("node", "trust", "--fingerprint", f"n1={fingerprint_of(key)}") for _ in range(2))
 
     assert (first.code, first.err) == (0, f"n1: pinned in {Path('known_hosts').absolute()}\n")
     assert (second.code, second.err) == (0, f"n1: {fingerprint_of(key)} is already pinned\n")
@@ -414,7 +417,7 @@ def test_trust_refuses_a_key_of_another_fingerprint(sparkops: Sparkops, pinned: 
     Path("known_hosts").write_text(before)
     with listening(key, key) as server:
         write_inventory(server)
-        ran = sparkops("trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint_of(other)}")
+        ran = sparkops("node", "trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint_of(other)}")
 
     shown = f"ecdsa-sha2-nistp256 {fingerprint_of(key)}"
     assert (ran.code, ran.err) == (
@@ -430,7 +433,7 @@ def test_a_fingerprint_replaces_no_other_key_by_itself(sparkops: Sparkops) -> No
     Path("known_hosts").write_text(f"n1 {old.get_name()} {old.get_base64()}\n")
     with listening(new, new) as server:
         write_inventory(server)
-        ran = sparkops("trust", "--fingerprint", f"n1={fingerprint_of(new)}")
+        ran = sparkops("node", "trust", "--fingerprint", f"n1={fingerprint_of(new)}")
 
     assert (ran.code, "n1: its host key has changed to" in ran.err) == (5, True)
 
@@ -439,7 +442,7 @@ def test_a_fingerprint_replaces_no_other_key_by_itself(sparkops: Sparkops) -> No
 def test_a_malformed_fingerprint_is_refused(sparkops: Sparkops, given: str) -> None:
     Path("inventory.yaml").write_text("nodes: {n1: {address: 127.0.0.1}}\n")
 
-    ran = sparkops("trust", "--fingerprint", given)
+    ran = sparkops("node", "trust", "--fingerprint", given)
 
     assert (ran.code, ran.err) == (
         2,
@@ -451,7 +454,7 @@ def test_a_malformed_fingerprint_is_refused(sparkops: Sparkops, given: str) -> N
 def test_a_fingerprint_of_an_unknown_node_is_refused(sparkops: Sparkops) -> None:
     Path("inventory.yaml").write_text("nodes: {n1: {address: 127.0.0.1}}\n")
 
-    ran = sparkops("trust", "--fingerprint", "n9=SHA256:" + 43 * "A")
+    ran = sparkops("node", "trust", "--fingerprint", "n9=SHA256:" + 43 * "A")
 
     assert (ran.code, "unknown node 'n9'" in ran.err) == (2, True)
 
@@ -462,7 +465,7 @@ def test_trust_never_pins_a_revoked_key(sparkops: Sparkops) -> None:
     Path("known_hosts").write_text(revoked)
     with listening(key, key) as server:
         write_inventory(server)
-        ran = sparkops("trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint_of(key)}")
+        ran = sparkops("node", "trust", "--yes", "--replace", "--fingerprint", f"n1={fingerprint_of(key)}")
 
     assert (ran.code, ran.err.splitlines()[0]) == (
         5,

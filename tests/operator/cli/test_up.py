@@ -104,8 +104,8 @@ def test_a_detached_deploy_ends_once_it_is_accepted_with_the_one_address(install
     assert ran.code == 0
     assert ran.err.splitlines() == [
         "chat: accepted; the fleet continues without this client",
-        "  next: sparkops follow chat",
-        "  next: sparkops cancel chat",
+        "  next: sparkops status chat --follow",
+        "  next: sparkops rollback chat",
         "  http://127.0.0.1:8000/v1   model: chat",
     ]
     assert here.peer.requests("events") == []

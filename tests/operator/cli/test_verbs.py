@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from typer.core import TyperGroup
 
-from sparkops.operator.cli.verbs import GROUPS, VERBS
+from sparkops.operator.cli.verbs import GROUPS, LEAVES, RENAMED, VERBS
+from tests.docs.test_commands import refusal
 from tests.operator.cli.conftest import Sparkops
 
 HEAVY = ("docker", "jinja2", "paramiko", "pydantic", "requests", "rich", "yaml")
@@ -33,11 +33,11 @@ def imported(*argv: str) -> tuple[int, set[str], str]:
     return int(code), set(modules), ran.stdout
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", LEAVES)
 def test_a_line_of_the_table_is_that_of_the_verb(name: str) -> None:
-    command = VERBS[name].load(name)
+    command = LEAVES[name].load(name)
 
-    assert (command.name, command.get_short_help_str(WIDTH)) == (name, VERBS[name].help)
+    assert (command.name, command.get_short_help_str(WIDTH)) == (name, LEAVES[name].help)
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -58,11 +58,9 @@ def test_help_shows_five_groups_with_each_line_whole(sparkops: Sparkops, monkeyp
     assert shown == {title: [[name, verb.help] for name, verb in group.items()] for title, group in GROUPS.items()}
 
 
-@pytest.mark.parametrize("name", sorted(set(VERBS) - {"lock"}))
+@pytest.mark.parametrize("name", sorted(set(LEAVES) - {"recipe lock"}))
 def test_no_option_shows_a_python_type_or_the_negative_of_a_switch(sparkops: Sparkops, name: str) -> None:
-    command = VERBS[name].load(name)
-    calls = [(name, verb) for verb in command.commands] if isinstance(command, TyperGroup) else [(name,)]
-    shown = "".join(sparkops(*call, "--help").out.partition("Options:")[2] for call in calls)
+    shown = sparkops(*name.split(), "--help").out.partition("Options:")[2]
 
     assert re.findall(r"<(?:list|float|int|path).*|.* / --no-.*", shown) == []
 
@@ -90,7 +88,7 @@ def test_status_connects_before_it_imports_what_checks_and_shows() -> None:
     assert "operator.fleet.connect" in ours
 
 
-@pytest.mark.parametrize("verb", ["stop", "follow"])
+@pytest.mark.parametrize("verb", ["stop", "history"])
 def test_a_verb_that_sends_one_intent_renders_nothing(verb: str) -> None:
     code, modules, _ = imported(verb, "--help")
 
@@ -102,7 +100,7 @@ def test_a_verb_that_sends_one_intent_renders_nothing(verb: str) -> None:
 
 
 def test_a_verb_imports_no_other_verb() -> None:
-    code, modules, _ = imported("trust", "--help")
+    code, modules, _ = imported("node", "trust", "--help")
 
     ours = {module for module in modules if module.startswith("sparkops.operator.cli.")}
     assert code == 0
@@ -117,11 +115,32 @@ def test_the_program_explains_its_exit_codes(sparkops: Sparkops) -> None:
     assert all(f" {code} " in text.partition("Exit codes:")[2] for code in (0, 1, 2, 3, 4, 5, 6, 7, 130))
 
 
-def test_a_name_close_to_a_verb_is_suggested(sparkops: Sparkops) -> None:
-    ran = sparkops("statu")
+@pytest.mark.parametrize(
+    ("words", "problem", "steps"),
+    [
+        ("statu", "unknown verb: statu", ["Did you mean status? `sparkops --help` lists all."]),
+        ("node trsut", "sparkops node: unknown verb: trsut", ["Did you mean trust? `sparkops node --help` lists all."]),
+        ("xyz", "unknown verb: xyz", ["`sparkops --help` lists all."]),
+        ("follow tiny", "unknown verb: follow", ["sparkops status tiny --follow"]),
+        ("show", "unknown verb: show", ["sparkops recipe show RECIPE"]),
+        ("trust --yes", "unknown verb: trust", ["sparkops node trust NODE"]),
+        ("events", "unknown verb: events", ["sparkops history [SERVICE]"]),
+        ("ps", "unknown verb: ps", ["sparkops status"]),
+    ],
+)
+def test_a_word_that_is_no_verb_is_answered_with_the_verb(
+    sparkops: Sparkops, words: str, problem: str, steps: list[str]
+) -> None:
+    ran = sparkops(*words.split())
 
-    assert ran.code == 2
-    assert "No such command 'statu'. Did you mean 'status'" in ran.err
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines() == [f"sparkops: {problem}", *(f"  next: {step}" for step in steps)]
+
+
+@pytest.mark.parametrize("name", sorted(set(RENAMED) - {"start", "unhold"}))
+def test_each_answer_to_an_old_name_is_a_command_that_the_program_takes(name: str) -> None:
+    for line in RENAMED[name]:
+        assert refusal(f"sparkops {line}", whole=False) == "", line
 
 
 @pytest.mark.parametrize(("words", "offered"), [("sparkops roll", "rollback"), ("sparkops status --js", "--json")])

@@ -148,7 +148,7 @@ def test_a_recipe_of_sparkops_is_not_converted_once_more(name: str) -> None:
 
     assert isinstance(ran.exception, ConfigError)
     assert str(ran.exception) == f"{file}:2: a recipe of sparkops already: nothing to convert"
-    assert ran.exception.next_step == f"sparkops show {file}"
+    assert ran.exception.next_step == f"sparkops recipe show {file}"
 
 
 def test_a_key_that_cannot_be_left_out_is_answered_with_those_that_can(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_guard_of_the_same_node_name_without_a_record_gets_both_next_steps() -
     error = foreign({NODE_LABEL: NODE}, None, DIRECTORY, ME)
 
     assert error is not None
-    assert error.next_step.startswith("sparkops uninstall demo,")
+    assert error.next_step.startswith("sparkops node uninstall demo,")
     assert error.next_step.endswith(f"mkdir -p {DIRECTORY} && {REMOVE}")
 
 

@@ -95,7 +95,7 @@ def test_with_neither_it_is_refused_with_both_ways_out(tmp_path: Path) -> None:
     assert isinstance(refused, NotReady)
     assert str(refused) == (f"n1: memory unknown: no config.json in {tmp_path}/q, no description of org/q in a lock")
     assert "sparkops models pull q --node n1" in refused.next_step
-    assert refused.next_step.endswith("or, if a node has it: sparkops lock q --node NODE")
+    assert refused.next_step.endswith("or, if a node has it: sparkops recipe lock q --node NODE")
 
 
 def test_a_model_without_a_rule_is_refused_with_its_field(tmp_path: Path) -> None:

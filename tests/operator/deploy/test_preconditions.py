@@ -164,4 +164,4 @@ def test_nodes_whose_images_hold_different_packages_are_refused() -> None:
     assert [*planning.differing(release(), {"n1": one, "n2": observed()})] == []  # an older sparkops noted nothing
     [refused] = planning.differing(release(), {"n1": one, "n2": other})
     assert re.match(r"the nodes do not have the same packages in .*: n1: .*; n2: ", str(refused))
-    assert refused.next_step.startswith("sparkops lock q, ")
+    assert refused.next_step.startswith("sparkops recipe lock q, ")

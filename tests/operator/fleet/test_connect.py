@@ -38,7 +38,7 @@ def test_an_unknown_host_key_is_refused_with_its_fingerprint(fleet: Fleet, serve
 
     shown = f"ecdsa-sha2-nistp256 {fingerprint_of(server.host_key)}"
     assert (type(error), str(error)) == (HostKeyRefused, f"n1: its host key is not pinned ({shown})")
-    assert error.next_step == "Compare the fingerprint on the node's own screen, then: sparkops trust n1"
+    assert error.next_step == "Compare the fingerprint on the node's own screen, then: sparkops node trust n1"
 
 
 @pytest.mark.parametrize("bits", [256, 384], ids=["of the same type", "of another type"])
@@ -50,7 +50,7 @@ def test_another_key_than_the_pinned_one_is_refused_as_changed(fleet: Fleet, ser
     shown = f"ecdsa-sha2-nistp256 {fingerprint_of(server.host_key)}"
     message = f"n1: its host key has changed to {shown}: another machine may be answering"
     assert (type(error), str(error)) == (HostKeyRefused, message)
-    assert error.next_step == "If the node was reinstalled: sparkops trust --replace n1"
+    assert error.next_step == "If the node was reinstalled: sparkops node trust --replace n1"
 
 
 @pytest.mark.parametrize("pinned", [False, True])
@@ -63,7 +63,7 @@ def test_a_revoked_key_is_refused_as_revoked(fleet: Fleet, server: SshServer, pi
 
     message = f"n1: host key refused: ecdsa-sha2-nistp256 {fingerprint_of(key)} is marked @revoked"
     assert (type(error), str(error)) == (HostKeyRefused, message)
-    assert "sparkops trust --replace n1" in error.next_step
+    assert "sparkops node trust --replace n1" in error.next_step
 
 
 def test_the_key_that_a_node_shows_can_be_looked_at_without_trust(fleet: Fleet, server: SshServer) -> None:

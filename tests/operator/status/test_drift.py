@@ -76,7 +76,7 @@ FIRST = JOURNAL.begun("i1", Mode.FIRST, NEW, automatic=False)
 @pytest.mark.parametrize(
     ("journal", "why", "missing", "step"),
     [
-        (SWAPPING, WAITS, (), "sparkops doctor\nsparkops cancel chat"),
+        (SWAPPING, WAITS, (), "sparkops doctor\nsparkops rollback chat"),
         (FIRST, WAITS, (), "sparkops doctor\nsparkops deploy RECIPE"),
         (SWAPPING, "exited", ("n2",), "sparkops logs chat\nsparkops deploy RECIPE --without n2"),
         (replace(JOURNAL, active=NEW), SILENT, (), "sparkops logs chat\nsparkops deploy RECIPE"),

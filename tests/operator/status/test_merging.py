@@ -16,7 +16,8 @@ def test_options_and_places_name_every_node_that_is_merged() -> None:
 
 
 @pytest.mark.parametrize(
-    "step", ["On {}: mkdir x", "mkdir x, on {}", "set `gpu: none` for {} in the inventory", "sparkops trust --node {}"]
+    "step",
+    ["On {}: mkdir x", "mkdir x, on {}", "set `gpu: none` for {} in the inventory", "sparkops node trust --node {}"],
 )
 def test_steps_that_name_their_node_are_the_same(step: str) -> None:
     [block] = merge([Notice("problem", "X", name, "p", step.format(name)) for name in ("n1", "n2")])

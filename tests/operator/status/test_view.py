@@ -136,7 +136,7 @@ def test_a_status_on_200_columns() -> None:
         "",
         "qwen3.5-122b  degraded  http://192.168.1.11:8000/v1",
         f"  swap to {NEW}, across, phase wait until ready",
-        "    next: sparkops follow qwen3.5-122b",
+        "    next: sparkops status qwen3.5-122b --follow",
         f"  blue   {OLD}  age 3 d  active",
         "    spark-1  running  up 1 d  port 8001  serving",
         "      2 running  1 waiting  31.3 tok/s  TTFT 0.21 s  KV 12%  prefix hits 45%  drafts accepted 70%",

@@ -34,7 +34,7 @@ def helped(world: World) -> list[str]:
     missing = [machine.name for machine in world.machines if machine.name not in _reporting(world)]
     steps = next_step(journal, why, missing).splitlines()
     for step in steps:
-        if "sparkops unhold" in step:  # the others are refused without it
+        if step.endswith("--off"):  # the others are refused without it
             world = ask(world, _unhold) or world
         elif any(_serves(settle(after)) for after in _typed(world, step)):
             return []
@@ -57,12 +57,11 @@ def _typed(world: World, step: str) -> Iterator[World]:
     if "sparkops gateway rebuild" in step:
         if after := rebuild(world):
             yield after[1]
-    elif "sparkops cancel" in step:
-        if cancelled := ask(world, Cancel):
-            yield cancelled
     elif "sparkops rollback" in step:
-        previous = world.leader.journal.previous
-        yield from _deployed(world, previous, without) if previous else ()
+        if cancelled := ask(world, Cancel) if world.leader.journal.swap else None:
+            yield cancelled
+        elif previous := world.leader.journal.previous:
+            yield from _deployed(world, previous, without)
     elif "sparkops deploy" in step:
         for node in sorted(_reporting(world) - without):
             yield from _deployed(world, deployment("c", _slot(world, world.leader.journal), node), without)

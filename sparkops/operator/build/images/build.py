@@ -284,7 +284,7 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
     need, free = order.disk_gib, facts.disk_free_gib
     if order.machine and order.machine != facts.arch:
         problem = f"locked for {order.machine}, the node is {facts.arch}"
-        step = f"sparkops lock {order.name} --node {node} --update"
+        step = f"sparkops recipe lock {order.name} --node {node} --update"
         return NotReady(node, f"{order.name}.lock: {problem}", next_step=step)
     if unable := without_buildkit(node, facts, engine):
         return unable
@@ -353,7 +353,7 @@ def _explain(member: Member, progress: buildkit.BuildProgress, failed: CommandFa
         image = denied["image"]
         host = image.partition("/")[0]
         registry = host if "/" in image and re.search(r"[.:]|^localhost$", host) else "docker.io"
-        login = f"sparkops images login {quote(registry)} --user NAME --password-file FILE --node {quote(node)}"
+        login = f"sparkops node login {quote(registry)} --user NAME --password-file FILE --node {quote(node)}"
         step = f"Check the name, or log in: {login}"
         return BuildFailed(node, f"the registry has no {image}, or wants a login for it", next_step=step)
     output = "\n".join(progress.tail[-10:] if progress.failed else ()) or failed.completed.last_lines

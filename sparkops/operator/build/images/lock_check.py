@@ -8,7 +8,9 @@ from sparkops.config.lock import Lock
 from sparkops.engines.image_facts import GateVerdict, ImageFacts
 
 SHOWN = 5
-OTHER_PARENT = "the base image differs from the locked one; load that one on the node, or run `sparkops lock --update`"
+OTHER_PARENT = (
+    "the base image differs from the locked one; load that one on the node, or run `sparkops recipe lock --update`"
+)
 OTHER_PACKAGES = "a mod, or an installation without UV_CONSTRAINT, changed installed packages"
 OTHER_TORCH = "another build of the locked version; check its index"
 

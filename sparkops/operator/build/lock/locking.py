@@ -141,7 +141,7 @@ def _not_pulled(member: Member, name: str, why: str, *, kept: bool) -> NodeError
     said = f": {why.splitlines()[-1]}" if why else ""
     problem = f"image not found in a registry or on the node: {name}{said}"
     step = "Give the node access to the registry, or load the image: docker save | docker load"
-    newer = "If the registry no longer has this digest, take the newest: sparkops lock RECIPE --update"
+    newer = "If the registry no longer has this digest, take the newest: sparkops recipe lock RECIPE --update"
     return NodeError(member.name, problem, next_step=newer if kept else step)
 
 

@@ -60,7 +60,7 @@ class Target:
         if settings is None or settings.node in (self.node, *self.without):
             return None
         if error := self.connected.unreachable.get(settings.node):
-            step = f"If {settings.node} is lost: sparkops uninstall {self.node} --without {settings.node}"
+            step = f"If {settings.node} is lost: sparkops node uninstall {self.node} --without {settings.node}"
             raise PlanRefused(f"{error}; its guard leads {self.node}", next_step=error.steps(step))
         return self.connected.member(settings.node)
 

@@ -193,8 +193,7 @@ def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> 
             step = f"sparkops build {recipe} builds it once and copies it to the nodes without it."
             yield NO_IMAGE.at(node, f"image not found: {image}", step)
     contents = {node: image_content(inspect)[:12] for node, inspect in inspects.items() if inspect}
-    others = "".join(f" --to {node}" for node in present[1:])
-    step = f"sparkops images copy {recipe} --from {present[0]}{others}" if present else ""
+    step = f"sparkops build {recipe} --once" + "".join(f" --node {node}" for node in present)
     yield from Same(IMAGE, f"the content of {image}", step).check(contents)
 
 

@@ -34,7 +34,7 @@ SHARED = ("user", "port", "ssh_key", "model_dir", "gpu")
 """Keys of a node that `defaults` may state for all."""
 HEAD = f"""\
 # Written by sparkops {__version__}.
-# The nodes of your fleet. Every key: docs/inventory.md, or `sparkops schema inventory`.
+# The nodes of your fleet. Every key: docs/inventory.md, or `sparkops recipe schema inventory`.
 known_hosts: known_hosts        # pinned SSH host keys, by node
 """
 

@@ -101,7 +101,7 @@ def test_an_image_that_a_registry_keeps_from_this_login_is_told_with_the_login(
     with pytest.raises(BuildFailed, match=f"the registry has no {image}, or wants a login") as failed:
         run_build(member, order, lambda _: None)
 
-    login = f"sparkops images login {registry} --user NAME --password-file FILE --node n1"
+    login = f"sparkops node login {registry} --user NAME --password-file FILE --node n1"
     assert (failed.value.next_step or "").endswith(f": {login}")
 
 

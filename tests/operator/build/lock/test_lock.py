@@ -93,7 +93,7 @@ def test_without_a_lock_nothing_changes(tmp_path: Path) -> None:
 def test_a_lock_of_another_image_is_refused(tmp_path: Path, image: dict[str, Any]) -> None:
     file = write(tmp_path, locked(), **image)
 
-    with pytest.raises(ConfigError, match=r"q\.lock:1: made_for: .* run `sparkops lock q`"):
+    with pytest.raises(ConfigError, match=r"q\.lock:1: made_for: .* run `sparkops recipe lock q`"):
         recipe_file.load(file)
 
 
@@ -154,7 +154,9 @@ def test_another_lock_gives_another_digest(changes: dict[str, Any]) -> None:
 def test_a_changed_mod_is_refused_until_it_is_locked_and_then_changes_the_digest() -> None:
     changed = {**MODS, "vllm-cpu-metadata.py": MODS["vllm-cpu-metadata.py"] + b"# more\n"}
 
-    with pytest.raises(ConfigError, match=r"mods: differ from the lock: vllm-cpu-metadata\.py; run `sparkops lock q`"):
+    with pytest.raises(
+        ConfigError, match=r"mods: differ from the lock: vllm-cpu-metadata\.py; run `sparkops recipe lock q`"
+    ):
         built(EXAMPLE.with_lock(locked()), changed)
     relocked = locked(mods=hashes(recipe_mods(EXAMPLE, changed)))
     assert built(EXAMPLE.with_lock(relocked), changed).digest != built(EXAMPLE.with_lock(locked())).digest

@@ -63,7 +63,7 @@ def test_the_error_of_a_lost_leader_names_the_option(file: Path) -> None:
     with pytest.raises(PlanRefused, match="n2: no route; its guard leads n1") as refused:
         prepare_uninstall(Target(connected(file, {"n1"}, {"n2"}), "n1", Extent()))
 
-    assert refused.value.next_step == "Start it.\nIf n2 is lost: sparkops uninstall n1 --without n2"
+    assert refused.value.next_step == "Start it.\nIf n2 is lost: sparkops node uninstall n1 --without n2"
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ class Guard:
     def lease(self, request: Any) -> object:
         self.requests.append(request)
         if self.loads:
-            raise Busy("an engine of chat loads", next_step="sparkops follow chat")
+            raise Busy("an engine of chat loads", next_step="sparkops status chat --follow")
         self.held.add(request["holder"])
         return self.held.until_end(request["holder"])
 
@@ -110,7 +110,7 @@ def test_work_is_busy_while_an_engine_loads_and_begins_when_it_has_loaded(guard:
     guard.loads = True
     with pytest.raises(Busy, match="n1: an engine of chat loads") as caught, leases.on_node(member, "prune", print):
         pytest.fail("it began beside a load")
-    assert caught.value.next_step == "sparkops follow chat"
+    assert caught.value.next_step == "sparkops status chat --follow"
 
     def loaded(event: Event) -> None:
         assert event.text == "waiting: n1: an engine of chat loads"

@@ -157,7 +157,7 @@ def test_two_builds_under_one_tag_are_two_images() -> None:
 
     assert (finding.code, finding.node) == ("IMAGE", "b")
     assert finding.problem.startswith("the content of sparkops/x:1 differs: ")
-    assert finding.next_step == "sparkops images copy x --from a --to b"
+    assert finding.next_step == "sparkops build x --once --node a --node b"
 
 
 def test_an_image_that_is_not_there_is_named() -> None:
