@@ -14,7 +14,10 @@ REPEAT_S = 60.0  # a plain log shows that the wait continues, without a line per
 
 @dataclass(frozen=True)
 class Event:
-    """Progress on `node`; `completed` of `total` steps, if known. Only `lasting` events belong in a plain log."""
+    """Progress on `node`, or of a service; `completed` of `total` steps, if known.
+
+    Only `lasting` events belong in a plain log. One without text ends what is shown of the node.
+    """
 
     node: str
     text: str

@@ -61,7 +61,18 @@ def _swap(old: Swap | None, new: Swap | None) -> Iterator[SwapEvent]:
     if old is not None and old.key != new.key and new.why and old.why != new.why:
         yield SwapEvent("failure", f"{new.why}; {'retrying' if new.reverting == old.reverting else 'rolling back'}")
     if old is None or (old.key, old.phase) != (new.key, new.phase):
-        yield SwapEvent("phase", f"{new.target.release}: {new.phase}", more={"phase": new.phase.value})
+        yield SwapEvent("phase", f"{new.target.release}: {new.phase}", more=_phase(new))
+
+
+def _phase(swap: Swap) -> dict[str, Any]:
+    """Return what a follower prints of a phase, beside its name."""
+    return {
+        "phase": swap.phase.value,
+        "release": swap.target.release,
+        "replaces": swap.source.release if swap.source and not swap.restarts else "",
+        "nodes": [rank.node for rank in swap.target.ranks],
+        "mode": swap.way,
+    }
 
 
 def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:

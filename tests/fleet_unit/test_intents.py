@@ -82,8 +82,10 @@ def test_a_first_deploy_is_one_intent_and_is_followed_to_its_end(make: Make) -> 
     assert (sent["intent"]["kind"], sent["intent"]["revision"], sent["intent"]["mode"]) == ("deploy", 0, "first")
     assert world.machines["n1"].ran == [str(line) for line in world.machines["n1"].ran if "create" in line]
     texts = [event.text for event in world.events]
-    assert f"{release.id}: verify" in texts
-    assert f"{release.id}-blue-r0: loading weights 40 %, about 3 min left" in texts
+    assert texts[0] == f"{release.id} on n1, mode first"
+    assert [text for text in texts if text.startswith("started on n1, ")]
+    assert "loading weights 40 %, about 3 min left" in texts
+    assert {event.node for event in world.events if event.text == ""} == {"n1", "chat"}  # no live line stays
 
 
 def test_the_same_deploy_again_sends_nothing(make: Make) -> None:
@@ -611,7 +613,7 @@ def test_ctrl_c_ends_only_the_following(make: Make) -> None:
 
     with led(world) as client:
         accepted = sending.deploy(*client, world.release("1"), ON_N1)
-        world.listeners[f"{world.release('1').id}: start"] = interrupt
+        world.listeners[f"{world.release('1').id} on n1, mode first"] = interrupt
         with pytest.raises(Interrupted, match="the fleet continues") as caught:
             finished(world, client, accepted)
 

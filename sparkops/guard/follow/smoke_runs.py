@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import isfinite
 
 from sparkops.config.node import NodeConfig
@@ -25,10 +26,10 @@ from sparkops.node.survey import node_survey
 from sparkops.serving import engine_spec
 from sparkops.serving.smoke import claims, openai, prompts, suite
 from sparkops.serving.smoke.client import Client, EngineBusy
-from sparkops.serving.smoke.coverage import light
+from sparkops.serving.smoke.coverage import light, of_pass
 from sparkops.serving.smoke.probing import restarts
 from sparkops.serving.smoke.prompts import Round
-from sparkops.serving.smoke.results import SmokeReport
+from sparkops.serving.smoke.results import CheckVerdict, SmokeReport
 from sparkops.serving.smoke.suite import Server
 from sparkops.serving.watch.pace import TOKENS
 from sparkops.swap.model import Answer, Deployment
@@ -49,11 +50,25 @@ def prove(
             restarts=lambda: restarts(member, container.name) - container.restarts,
             cancel=cancel,
         )
-        report = suite.run(server, lambda verdict: show(str(verdict)))
+        passes = recipe.probe.passes
+        report = suite.run(server, counting(recipe, passes, show))
         if report.ok:
             return report
         show(f"repeating a failed pass: {report.failure}")
-        return suite.run(server, lambda verdict: show(str(verdict)), recipe.probe.passes - report.passes)
+        left = passes - report.passes
+        return suite.run(server, counting(recipe, left, show), left)
+
+
+def counting(recipe: Recipe, passes: int, show: Callable[[str], None]) -> Callable[[CheckVerdict], None]:
+    """Return a receiver of verdicts that shows how many checks of all passes have passed, or the one that failed."""
+    total = sum(len(of_pass(recipe, number)) for number in range(1, passes + 1))
+    passed = count(1)
+
+    def receive(verdict: CheckVerdict) -> None:
+        text = f"{next(passed)} of {total} checks passed" if verdict.ok else f"{verdict.check} failed"
+        show(text if verdict.ok else f"{text}: {verdict.finding}")
+
+    return receive
 
 
 PAUSE_S = 10.0

@@ -215,9 +215,9 @@ class Lead:
             case effects.SwitchTraffic(deployment=None, hold=effects.RequestHold(left_s=left_s)):
                 self.note(SwapEvent("traffic", f"requests wait, about {left_s:.0f} s"))
             case effects.SwitchTraffic(deployment=None):
-                self.note(SwapEvent("traffic", "no release has the traffic"))
+                self.note(SwapEvent("traffic", "no release is active"))
             case effects.SwitchTraffic(deployment=Deployment() as deployment):
-                self.note(SwapEvent("traffic", f"{deployment.release} ({deployment.slot}) has the traffic"))
+                self.note(SwapEvent("traffic", f"{deployment.release} is active, in slot {deployment.slot}"))
             case effects.CutRequests(deployment=deployment) if not repeated:
                 self.cut += int(printed or 0)
                 self.note(SwapEvent("note", f"{printed or 0} requests in {deployment.release} were cut"))

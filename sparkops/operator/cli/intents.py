@@ -21,6 +21,7 @@ from sparkops.operator.fleet.guards.ending import Ending, exit_code
 from sparkops.operator.fleet.guards.following import Accepted, Following
 from sparkops.operator.fleet.guards.leader import Leader, leading
 from sparkops.serving.service_state import ways_out
+from sparkops.serving.startup.durations import spell
 from sparkops.swap.events import DONE
 from sparkops.swap.model import Mode
 
@@ -181,14 +182,17 @@ def conclude(following: Following, accepted: Accepted, *, detach: bool, json: bo
 
 
 def _show_success(service: str, ending: Ending) -> None:
-    """Print the result of an intent that succeeded, and the seconds of its phases."""
+    """Print the result of an intent that succeeded, and how long it took."""
     serves = f"{ending.release} serves" if ending.release else "no release serves"
+    results = {
+        "done": serves,
+        "stopped": "stopped",
+        "waiting": f"{ending.release} is active and waits for promotion",
+    }
+    result = results.get(ending.result, f"{ending.result}: {serves}")
     mode = f", mode {ending.mode}" if ending.mode else ""
-    results = {"stopped": "stopped", "waiting": f"{ending.release} is active and waits for promotion{mode}"}
-    result = results.get(ending.result, f"{ending.result}: {serves}{mode}")
-    say(f"{service}: {result}", fg="green")
-    if ending.seconds:
-        say("  " + " · ".join(f"{phase} {took:g} s" for phase, took in ending.seconds.items()), fg="green")
+    took = f", {spell(sum(ending.seconds.values()))}" if ending.seconds else ""
+    say(f"{service}: {result}{mode}{took}", fg="green")
     if ending.cut:
         say(f"  {ending.cut} requests were cut at the end of the drain", fg="yellow")
     if ending.result == "waiting":

@@ -8,8 +8,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,39 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), COLOR.sub("", redacted(text)))
 
 
+_live: list[tuple[Callable[[], None], Callable[[], None]]] = []
+"""How to remove and to draw each live display; the last one is on the terminal."""
+
+
+@contextmanager
+def shown_live(remove: Callable[[], None], draw: Callable[[], None]) -> Iterator[None]:
+    """Register a live display, so that messages and data are printed above its lines."""
+    _live.append((remove, draw))
+    try:
+        yield
+    finally:
+        _live.pop()
+
+
+@contextmanager
+def _above() -> Iterator[None]:
+    """Remove the live display while something else is printed."""
+    if not _live:
+        yield
+        return
+    remove, draw = _live[-1]
+    remove()
+    try:
+        yield
+    finally:
+        draw()
+
+
 def say(text: str, *, fg: str | None = None, bold: bool = False) -> None:
     """Print a message on stderr."""
     color = False if os.environ.get("NO_COLOR") else None
-    typer.secho(visible(text), fg=fg, bold=bold, err=True, color=color)
+    with _above():
+        typer.secho(visible(text), fg=fg, bold=bold, err=True, color=color)
 
 
 def show_commands() -> Callable[[], None]:
@@ -58,7 +87,8 @@ def show_commands() -> Callable[[], None]:
 
 def data(text: str) -> None:
     """Print data on stdout: with control characters into a pipe, without them on a terminal."""
-    typer.echo(visible(text) if sys.stdout.isatty() else redacted(text))
+    with _above():
+        typer.echo(visible(text) if sys.stdout.isatty() else redacted(text))
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -77,7 +107,8 @@ def fitted(lines: Sequence[str]) -> Sequence[str]:
 
 def data_json(value: Any) -> None:
     """Print one JSON object on stdout."""
-    typer.echo(json.dumps(_redacted(value), indent=2))
+    with _above():
+        typer.echo(json.dumps(_redacted(value), indent=2))
 
 
 def _redacted(value: Any) -> Any:
@@ -119,4 +150,5 @@ def confirm(question: str, *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         say(f"{question} No terminal to confirm on; pass --yes.", fg="yellow")
         return False
-    return typer.confirm(visible(question), err=True)
+    with _above():
+        return typer.confirm(visible(question), err=True)

@@ -286,7 +286,7 @@ def in_progress(leader: Leader, service: str, report: OnEvent) -> Accepted | Non
     if state.journal.stopping or state.journal.halting:
         return Accepted("", state.last)
     if state.swap:
-        report(Event(leader.node.name, swap_line(state.swap)))
+        report(Event(service, swap_line(state.swap)))
         return Accepted(state.swap.intent, state.last)
     if state.needs_operator:
         step = trouble.next_step(state.journal, state.needs_operator, state.missing)

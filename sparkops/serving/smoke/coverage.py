@@ -58,6 +58,12 @@ def planned(recipe: Recipe) -> tuple[Planned, ...]:
     return tuple(found)
 
 
+def of_pass(recipe: Recipe, number: int) -> dict[str, Check]:
+    """Return the checks of a pass (1 is the first) by name, in their order."""
+    running = {check.name: CHECKS[check.name] for check in planned(recipe) if check.runs}
+    return {name: check for name, check in running.items() if number == 1 or not check.once}
+
+
 def _always(why: str) -> Default:
     return lambda _: (True, why)
 

@@ -14,7 +14,7 @@ from sparkops.errors import Interrupted
 from sparkops.exchange import Reply, Request
 from sparkops.serving.smoke.checks import Steps
 from sparkops.serving.smoke.client import PAUSE_S, Client, StallDetector
-from sparkops.serving.smoke.coverage import CHECKS, Check, planned
+from sparkops.serving.smoke.coverage import Check, of_pass
 from sparkops.serving.smoke.openai import Unusable
 from sparkops.serving.smoke.prompts import Round
 from sparkops.serving.smoke.results import CheckFinding, CheckVerdict, Entry, SmokeReport
@@ -70,8 +70,7 @@ class _Suite:
     def _pass(self, number: int) -> bool:
         """Run one pass. Return whether all checks passed."""
         run = Round(self.server.recipe, number, alone=self.server.alone, restarts=self.server.restarts)
-        names = [check.name for check in planned(self.server.recipe) if check.runs]
-        runs = {name: CHECKS[name] for name in names if number == 1 or not CHECKS[name].once}
+        runs = of_pass(self.server.recipe, number)
         for name, check in runs.items():
             if check.before:
                 self._take(name, number, check.before(run))

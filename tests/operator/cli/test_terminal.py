@@ -6,6 +6,7 @@ import os
 import pty
 import resource
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -108,6 +109,20 @@ def test_live_progress_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
         for sequence in (b"\x1b]0;", b"\x1b[2J", b"\x07", "\x9b".encode(), "\u202e".encode())
         if sequence in got[0]
     ]
+
+
+def test_a_message_is_a_line_of_its_own_above_live_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    with on_a_terminal(monkeypatch, "stderr") as got, progress() as report:
+        report(Event("n1", "opening the API", lasting=False))
+        time.sleep(0.3)  # some frames
+        terminal.say("chat: q-2 serves")
+        report(Event("n1", "", lasting=False))
+        time.sleep(0.3)
+
+    before, _, after = got[0].decode().partition("chat: q-2 serves")
+    assert "opening the API" in before
+    assert "\x1b[1A\x1b[2K" in before.rpartition("\r\n")[2]  # the frame is erased, the cursor at its place
+    assert "opening the API" not in after.rpartition("\x1b[?25h")[2]
 
 
 def test_an_error_that_quotes_a_node_is_escaped(

@@ -13,6 +13,7 @@ from sparkops.node.progress import Event, OnEvent, Repeats
 from sparkops.node.waiting import Waiting
 from sparkops.operator.fleet.guards.ending import Ending, needs_operator, of_event, phase_seconds, settled
 from sparkops.operator.fleet.guards.leader import Leader
+from sparkops.operator.fleet.guards.narration import Narration
 from sparkops.operator.fleet.guards.replies import parsed
 from sparkops.serving.service_state import ServiceState, unreported, ways_out
 
@@ -40,7 +41,10 @@ class Following:
     service: str
     report: OnEvent
     events: list[dict[str, Any]] = field(default_factory=list)
+    narration: Narration = field(default_factory=Narration)
     repeats: dict[str, Repeats] = field(default_factory=dict)
+    nodes: set[str] = field(default_factory=set)
+    """The nodes whose engines showed progress last."""
     stuck_since_s: float | None = None
 
     def until_end(self, accepted: Accepted) -> Ending:
@@ -49,6 +53,9 @@ class Following:
             return self._until_end(accepted)
         except KeyboardInterrupt:
             raise interrupted(self.service) from None
+        finally:
+            for name in (self.service, *self.nodes):
+                self.report(Event(name, "", lasting=False))
 
     def _until_end(self, accepted: Accepted) -> Ending:
         last = accepted.last
@@ -88,17 +95,24 @@ class Following:
         events = self._patiently(lambda: self.leader.events(self.service, since, wait_s))
         for event in events:
             self.events.append(event)
-            node = event.get("node") or self.leader.node.name
-            self.report(Event(node, event["text"], lasting=event.get("lasting", True)))
+            if text := parsed(self.leader.node.name, "events", event, self.narration.line):
+                self.report(Event(event.get("node") or self.service, text, lasting=event.get("lasting", True)))
         return max((event["n"] for event in events), default=since)
 
     def _report_progress(self, state: ServiceState) -> None:
         """Report the progress of the engines. A plain log keeps a new stage, or the same one after a while."""
+        swap = state.journal.swap
+        if swap and swap.phase is not self.narration.phase:
+            self.report(Event(self.service, swap.phase.value, lasting=False))
+        for node in self.nodes - state.progress.keys():
+            self.report(Event(node, "", lasting=False))
+        self.nodes = set(state.progress)
+        several = sum(map(len, state.progress.values())) > len(state.progress)
         for node, containers in state.progress.items():
             for container, text in containers.items():
                 repeats = self.repeats.setdefault(container, Repeats())
-                kept = repeats.keeps(NUMBER.sub("", text), time.monotonic())
-                self.report(Event(node, f"{container}: {text}", lasting=kept))
+                kept = not self.narration.read(text) and repeats.keeps(NUMBER.sub("", text), time.monotonic())
+                self.report(Event(node, f"{container}: {text}" if several else text, lasting=kept))
 
     def _patiently(self, request: Callable[[], R]) -> R:
         """Retry on a new stream while the guard does not answer. Raises ConnectionLost after LOST_TRIES."""
