@@ -58,8 +58,11 @@ def test_the_start_is_told_by_phases_and_stages(deployed: Any) -> None:
     result = deployed.json
     assert (result["result"], result["mode"], result["exit_code"]) == ("done", "first", 0)
     assert {"prepare", "start", "wait until ready", "verify", "switch"} <= result["seconds"].keys()
-    stages = re.findall(rf"node-1: {container(deployed)}: ([a-zA-Z ]+)", deployed.err)
+    stages = re.findall(r"node-1: ([a-zA-Z ]+)", deployed.err)
     assert {"starting", "loading weights", "sizing the KV cache", "opening the API"} & set(stages), deployed.err
+    assert re.search(rf"\] tiny: {deployed.json['release']} on node-1, mode first$", deployed.err, re.MULTILINE)
+    assert re.search(r"\] tiny: started on node-1, .+ s$", deployed.err, re.MULTILINE)
+    assert re.search(r"\] tiny: (all|\d+) checks passed, .+ s$", deployed.err, re.MULTILINE)
 
 
 def test_status_names_nodes_release_digest_and_health(
