@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sparkops.command import Completed
+from sparkops.foreign import one_line
 from sparkops.redact import redacted
 
 
@@ -50,7 +51,7 @@ class ConfigError(SparkopsError):
     exit_code = 2
 
     def __init__(self, file: Path, line: int, field: str, problem: str) -> None:
-        where = f"{file}:{line}:" + (f" {field}:" if field else "")
+        where = f"{file}:{line}:" + (f" {one_line(field)}:" if field else "")
         super().__init__(f"{where} {problem}")
 
     @classmethod

@@ -16,12 +16,11 @@ from typing import Any
 import typer
 
 from sparkops.errors import UsageError
+from sparkops.foreign import escaped
 from sparkops.node.node import COMMANDS
 from sparkops.redact import redacted
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that control a terminal or reorder text, and lone surrogates; not tab and newline."""
 
 
 def visible(text: str) -> str:
@@ -29,7 +28,7 @@ def visible(text: str) -> str:
 
     Remote output, foreign recipes and errors that quote them could otherwise move the cursor or hide a line.
     """
-    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), COLOR.sub("", redacted(text)))
+    return escaped(COLOR.sub("", redacted(text)))
 
 
 _live: list[tuple[Callable[[], None], Callable[[], None]]] = []
