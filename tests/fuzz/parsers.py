@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from pydantic_core import PydanticCustomError
 
-from sparkops import redact
+from sparkops import foreign, redact
 from sparkops.config import fields
+from sparkops.config.source import Source
 from sparkops.config.startup import Startup
 from sparkops.engines import ENGINES, image_facts, metrics
 from sparkops.errors import SparkopsError
@@ -28,7 +30,7 @@ from sparkops.operator.build.lock import finished, resolving
 from sparkops.operator.build.render.dockerfile import problems
 from sparkops.operator.build.weights import checkpoint, prepare
 from sparkops.operator.cli import terminal
-from sparkops.operator.convert import command_lines
+from sparkops.operator.convert import command_lines, starts
 from sparkops.operator.deploy.agents import differences
 from sparkops.operator.fleet.network.facts import parse_fabric
 from sparkops.operator.fleet.transfer import commands as transfers
@@ -60,6 +62,12 @@ def log(engine: str, text: str) -> str:
     watch = advance(watch, Sample(1.0, tuple(Line(1.0, line) for line in lines)))
     watch = advance(watch, Sample(2.0, running=False))
     return f"{watch.text} {watch.failure} {watch.memory} {watch.log.cause(watch.tail)} {nccl_log.problem(lines, 2)}"
+
+
+def compose(text: str) -> object:
+    """Read a compose file with a text as command, variable and port of its service."""
+    service = {"image": "vllm/vllm-openai", "command": text, "environment": [text], "ports": [text]}
+    return starts.of_compose(Source(Path("q.yaml"), {"services": {"a": service}}), "")
 
 
 NESTED = (ValueError, RecursionError)
@@ -110,6 +118,10 @@ PARSERS: Mapping[str, Parser] = {
     "message": Parser(lambda text: messages.unpack(text.encode()), (WireError,)),
     "certificate": Parser(differences.PEM.search),
     "command of another tool": Parser(lambda text: command_lines.words(command_lines.filled(text, {"a": "b"})[0])),
+    "script of a start": Parser(starts.script),
+    "line of a start": Parser(lambda text: starts.script(f"docker run vllm/vllm-openai --model a/b {text}")),
+    "other starts": Parser(lambda text: (starts.is_start(text), starts.named(text), foreign.one_line(text))),
+    "service of compose": Parser(compose, (SparkopsError,)),
     "variables of a shell": Parser(lambda text: command_lines.expanded(text, {"a": "b"})),
     "URL": Parser(fields.url, (ValueError, PydanticCustomError)),
     "Dockerfile": Parser(lambda text: [*problems(text)]),

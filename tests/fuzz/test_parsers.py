@@ -28,6 +28,7 @@ from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
 from sparkops.node.docker.facts import LINE_CHARACTERS, log_lines, parse_container
 from sparkops.node.docker.places import CONTAINER
+from sparkops.operator.convert import other_tools
 from sparkops.operator.status import observation
 from sparkops.operator.status.doctor import bundle
 from sparkops.swap import wire
@@ -93,7 +94,18 @@ FLEET = {
     "defaults": {"user": "x"},
 }
 LOCK = yaml.safe_load(Path("recipes/122b-autoround.lock").read_text())
+THEIRS = {"recipe_version": "1", "model": "a/b", "env": {"A": "1"}, "mods": ["m"], "command": "vllm serve a/b -tp 2"}
+SERVICES = {"services": {"a": {"image": "x/vllm:1", "command": ["--model", "a/b"], "environment": ["A=1"]}}}
+
+
+def imported(file: Path) -> object:
+    """Convert a recipe of another tool."""
+    return other_tools.convert(other_tools.read(file), file.read_text(errors="replace"), "mine")
+
+
 READERS: dict[str, tuple[Any, Callable[[Path], object]]] = {
+    "recipe of another tool": (THEIRS, imported),
+    "compose file": (SERVICES, imported),
     "recipe": ({**RECIPE, "serve": {"args": {"a": {"b": ["{}"]}}, "env": {"A": "1"}}}, recipe_file.load),
     "inventory": (FLEET, inventory.load),
     "lock": (LOCK, read_lock),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,17 +16,21 @@ from sparkops.config import opt_in, source
 from sparkops.config.fields import as_name
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError, UsageError
+from sparkops.foreign import one_line
 from sparkops.operator.cli.options import JSON
 from sparkops.operator.cli.terminal import data, data_json, say, write
 from sparkops.operator.convert import other_tools, recipe_keys
 from sparkops.operator.convert.conversion import Choices, Conversion
+from sparkops.operator.deploy.plan import too_many_nodes
 
+STDIN, UNKNOWN_IMAGE = "-", "IMAGE"
+"""How a command line names what comes from stdin, and an image that the reader must choose."""
 SHOWN = 40
 """Recipes of a checkout that an error names."""
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recipe of spark-vllm-docker, sparkrun or vllm-project")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recipe, script or compose file; - is stdin")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to FILE; default: stdout")
     ] = None,
@@ -44,6 +50,9 @@ def import_(
 ) -> None:
     """Convert a recipe of another tool
 
+    Reads recipes of spark-vllm-docker, sparkrun and vllm-project. A shell script or line with `vllm serve` or
+    `docker run`, and a compose file, are read where they start one server without a condition.
+
     Takes chat templates and diffs of mods that lie beside the recipe, and writes them to ./mods with -o. Follows no
     symbolic link of the recipe's checkout. Lists the settings that it cannot convert. Refuses a recipe that cannot
     start; with --without KEY it imports the recipe without that flag or key, and notes what was dropped. Overwrites no
@@ -57,19 +66,22 @@ def import_(
     in its own image, and so does one of SGLang, whose name for clients becomes the service.
 
     A recipe with tensor_parallel and no fixed number of nodes has the variants solo and cluster; cluster is the
-    default. A recipe with named variants needs --variant; the error lists them.
+    default. A recipe with named variants, or a compose file of several servers, needs --variant; the error lists them.
 
-    Exit code 2 for a refused recipe.
+    Exit code 2 for a refused recipe; 5 for an imported one of more nodes than `sparkops plan` takes.
 
     Example: sparkops import their-recipe.yaml -o recipes/mine.yaml
     """
-    if not file.exists():
+    is_stdin = str(file) == STDIN
+    if not is_stdin and not file.exists():
         step = "Correct the path: expected a recipe of another tool on this machine."
         raise UsageError(f"file not found: {file}", next_step=step)
     if file.is_dir():
         raise _no_recipe(file)
-    original = other_tools.read(file)
-    name = as_name((output or file).stem)
+    given = _stdin() if is_stdin else other_tools.content(file)
+    original = other_tools.read(file, given)
+    text = given.decode(errors="replace")
+    name = as_name((output or Path("imported" if is_stdin else file)).stem)
     if output and output.name != f"{name}.yaml":
         raise UsageError(
             f"{output}: invalid file name for recipe {name}: expected {name}.yaml",
@@ -77,15 +89,15 @@ def import_(
         )
     _require_image(use)
     choices = Choices(without or (), mods, use, variant)
-    conversion = other_tools.convert(original, other_tools.content(file).decode(errors="replace"), name, choices)
+    conversion = other_tools.convert(original, text, name, choices)
     _require_known(conversion, without or ())
-    _refuse(conversion, output, choices)
+    _refuse(conversion, original, text, choices, output)
     recipe = source.validate(source.Source(file, conversion.data, conversion.lines), Recipe)
-    text = _text(conversion)
+    written = _text(conversion)
     if output:
-        _require_unchanged(output, text)
+        _require_unchanged(output, written)
         _write_mods(conversion.files)
-        write(output, text)
+        write(output, written)
         say(f"wrote {output}", fg="green")
     for omission in conversion.omissions:
         say(f"{file}:{omission.line}: {omission.key}: not imported: {omission.reason}", fg="yellow")
@@ -131,7 +143,17 @@ def import_(
             }
         )
     elif not output:
-        data(text.rstrip())
+        data(written.rstrip())
+    if refusal := too_many_nodes(recipe):
+        raise refusal
+
+
+def _stdin() -> bytes:
+    """Return the recipe on stdin. Raises UsageError for a larger one than a file may be."""
+    given = sys.stdin.buffer.read(source.MAX_BYTES + 1)
+    if len(given) > source.MAX_BYTES:
+        raise UsageError(f"stdin: larger than {source.MAX_BYTES} bytes", next_step="Write it to a file, and shorten it")
+    return given
 
 
 def _no_recipe(checkout: Path) -> UsageError:
@@ -188,10 +210,10 @@ def _require_known(conversion: Conversion, without: Sequence[str]) -> None:
             )
 
 
-def _refuse(conversion: Conversion, output: Path | None, choices: Choices) -> None:
+def _refuse(conversion: Conversion, original: source.Source, text: str, choices: Choices, output: Path | None) -> None:
     """Report every omission without which the engine cannot start. Raises ConfigError for the first one.
 
-    The next step keeps the options that were given.
+    The next step keeps the options that were given, and has only commands that import the recipe.
     """
     if not conversion.refusals:
         return
@@ -207,16 +229,40 @@ def _refuse(conversion: Conversion, output: Path | None, choices: Choices) -> No
     )
     options = [word for name, value in given if value for word in (name, str(value))]
     retry = ("sparkops", "import", str(conversion.source.file))
-    ways = []
-    if any(omission.unknown for omission in conversion.refusals):
-        ways.append(
-            f"Let the parser of its image judge: {quote(*retry, '--use', _container(conversion) or 'IMAGE', *options)}"
-        )
-    if not any(omission.final for omission in conversion.refusals):
-        keys = (word for omission in conversion.refusals for word in ("--without", omission.key))
-        ways.append(f"Import without it: {quote(*retry, *keys, *options)}")
-    errors[0].next_step = "; or: ".join(ways)
+    ways = [
+        f"{words}: {quote(*retry, *added, *options)}"
+        for words, added, changed in _ways(conversion, choices)
+        if _imports(original, text, changed)
+    ]
+    final = ", ".join(omission.key for omission in conversion.refusals if omission.final)
+    keys = final or ", ".join(omission.key for omission in conversion.refusals)
+    errors[0].next_step = "; or: ".join(ways) or f"Change {keys} in a copy of the file, then import the copy"
     raise errors[0]
+
+
+def _ways(conversion: Conversion, choices: Choices) -> Iterator[tuple[str, Sequence[str], Choices]]:
+    """Yield what may import a refused recipe: words for it, the options to add, and the choices with them."""
+    refusals = conversion.refusals
+    if any(omission.unknown for omission in refusals):
+        left = [omission.key for omission in refusals if not omission.unknown]
+        use = _container(conversion) or UNKNOWN_IMAGE
+        changed = replace(choices, use=use, without=(*left, *choices.without))
+        yield "Let the parser of its image judge", ("--use", use, *_without(left)), changed
+    keys = [omission.key for omission in refusals]
+    yield "Import without it", _without(keys), replace(choices, without=(*keys, *choices.without))
+
+
+def _without(keys: Sequence[str]) -> list[str]:
+    return [word for key in keys for word in ("--without", key)]
+
+
+def _imports(original: source.Source, text: str, choices: Choices) -> bool:
+    """Return whether a recipe is imported with other options."""
+    use = choices.use.lower() if choices.use == UNKNOWN_IMAGE else choices.use
+    try:
+        return not other_tools.convert(original, text, "retried", replace(choices, use=use)).refusals
+    except ConfigError:
+        return False
 
 
 def _container(conversion: Conversion) -> str:
@@ -227,22 +273,20 @@ def _container(conversion: Conversion) -> str:
 
 def _text(conversion: Conversion) -> str:
     """Return the recipe with a comment for each guess and each missing setting."""
-    name = conversion.source.file.name
+    file = conversion.source.file
+    name = "stdin" if str(file) == STDIN else one_line(file.name)
     lines = [f"# Imported from {name}. Check the guessed values and the settings that were not imported."]
     for section, value in conversion.data.items():
         if section in conversion.guessed:
-            lines.append(f"# {conversion.guessed[section]}")
+            lines.append(f"# {one_line(conversion.guessed[section])}")
         head, *rest = yaml.safe_dump({section: value}, sort_keys=False, width=110, allow_unicode=True).splitlines()
         missing = (omission for omission in conversion.losses if omission.section == section)
-        comments = (
-            f"(line {omission.line} of {name}): {' '.join(omission.key.split())}: {omission.reason}"
-            for omission in missing
-        )
+        comments = (f"(line {omission.line} of {name}): {omission.key}: {omission.reason}" for omission in missing)
         kept = conversion.kept if section == "serve" else []
         lines += [
             head,
             *(f"  # not imported {comment}" for comment in comments),
-            *(f"  # kept (line {one.line} of {name}): {' '.join(one.key.split())}: {one.reason}" for one in kept),
+            *(f"  # kept (line {one.line} of {name}): {one.key}: {one.reason}" for one in kept),
             *rest,
         ]
     return "\n".join(lines) + "\n"

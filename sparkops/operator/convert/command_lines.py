@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from posixpath import basename
 from typing import Any
 
 from sparkops.command import unquote
-from sparkops.operator.convert.flag_types import Words
+from sparkops.operator.convert.flag_types import TEXTS, Words
 
 SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 SLOT_OR_BRACE = re.compile(r"\{\{|\}\}|" + SLOT.pattern)
@@ -171,20 +171,43 @@ def variables(argv: Sequence[str]) -> tuple[dict[str, str], dict[str, str], list
 
 
 def expanded(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with the variables that have a value, or a default as in ${NAME:-0}; all others stay."""
+    """Return a text with the variables that have a value, or a default as in ${NAME:-0}; all others stay.
+
+    Raises ValueError for values of more than MOST_CHARACTERS: each could double the one before.
+    """
+    size = 0
 
     def value(match: re.Match[str]) -> str:
+        nonlocal size
         default = match["default"]
-        return values.get(match["name"] or match["braced"], match[0] if default is None else default)
+        found = values.get(match["name"] or match["braced"], match[0] if default is None else default)
+        size += len(found)
+        if size > MOST_CHARACTERS:
+            raise ValueError(f"larger than {MOST_CHARACTERS} characters with its variables")
+        return found
 
     return VARIABLE.sub(value, text)
 
 
+def all_expanded(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return words with their variables. Raises ValueError for more than MOST_CHARACTERS that they add together."""
+    all_words, added = list[str](), 0
+    for word in words:
+        all_words.append(expanded(word, values))
+        added += max(len(all_words[-1]) - len(word), 0)
+        if added > MOST_CHARACTERS:
+            raise ValueError(f"larger than {MOST_CHARACTERS} characters with its variables")
+    return all_words
+
+
 def _script(argv: Sequence[str]) -> str | None:
     """Return the script of `-c`, as in `bash -lc SCRIPT`."""
-    options = (n for n, word in enumerate(argv[:-1]) if re.fullmatch(r"-[a-z]*c", word))
-    at = next(options, None)
-    return None if at is None or any(not word.startswith("-") for word in argv[:at]) else argv[at + 1]
+    for at, word in enumerate(argv[:-1]):
+        if re.fullmatch(r"-[a-z]*c", word):
+            return argv[at + 1]
+        if not word.startswith("-"):
+            return None
+    return None
 
 
 def _server(argv: Sequence[str], engine: str) -> int:
@@ -212,18 +235,28 @@ def flags(argv: Sequence[str]) -> Iterator[tuple[str, Any]]:
             words.append(word)
             continue
         if name or words:
-            yield name, value(words)
+            yield name, value_of(name, words)
         name, words = flag
     if name or words:
-        yield name, value(words)
+        yield name, value_of(name, words)
+
+
+def value_of(flag: str, words: Sequence[str]) -> Any:
+    """Return the value of a flag: names as they are written, all others as `value` reads them.
+
+    A beginning of such a flag counts, too: which one it means is known later.
+    """
+    if words and any(name.startswith(flag) for name in TEXTS):
+        return words[0] if len(words) == 1 else Words(words)
+    return value(words)
 
 
 def _flag(word: str) -> tuple[str, list[str]] | None:
     """Return a flag and its value after =, if any; None for any other word. A flag that vLLM lacks keeps its dash."""
     if match := FLAG.fullmatch(word):
         name = normal(match["flag"])
-    elif (match := SHORT_FLAG.fullmatch(word)) and match["short"] in SHORT:
-        name = SHORT[match["short"]] + (match["path"] or "")
+    elif (match := SHORT_FLAG.fullmatch(word)) and (full := _short(match["short"])):
+        name = full + (match["path"] or "")
     elif match := LEVEL.fullmatch(word):
         name = OPTIMIZATION
     elif match := LETTER.fullmatch(word):
@@ -234,6 +267,23 @@ def _flag(word: str) -> tuple[str, list[str]] | None:
     else:
         return None
     return name, [] if match["value"] is None else [match["value"]]
+
+
+def _short(short: str) -> str:
+    """Return the flag of vLLM with a short form, or with the beginning of only one; empty if none."""
+    named = [short] if short in SHORT else [name for name in SHORT if name.startswith(short)]
+    return SHORT[named[0]] if len(named) == 1 else ""
+
+
+def full(flag: str, accepted: Collection[str]) -> list[str]:
+    """Return the flags that argparse reads a flag as: itself, or those of `accepted` that begin with it.
+
+    One is what it means; several are an error there, and none is a flag that the parser does not know.
+    """
+    first, dot, rest = flag.partition(".")
+    if first in accepted:
+        return [flag]
+    return sorted(name + dot + rest for name in accepted if name.startswith(first)) if first else []
 
 
 def normal(flag: str) -> str:

@@ -13,9 +13,11 @@ from sparkops.config.fields import Location, as_name
 from sparkops.config.source import Source
 from sparkops.engines import ENGINES, EngineName
 from sparkops.engines.engine import EngineKind
+from sparkops.foreign import one_line
 from sparkops.operator.convert.command_lines import OPTIMIZATION, SHORT
 from sparkops.operator.convert.mods import Mod
 from sparkops.operator.convert.releases import RELEASES, ModelType, Release
+from sparkops.redact import names_secret
 
 Kind = Literal["note", "loss", "refusal"]
 """note: sparkops has its own way to do the same. loss: stated in the new recipe, as it may matter. refusal: the engine
@@ -32,6 +34,8 @@ DEFAULTS = {
 SAME_ANSWERS = {"recipe_version", "container", "served-model-name", "port", "gpu-memory-utilization-gb"}
 """What may matter to the owner, clients or memory, and not to what the model answers: another image has the same model.
 """
+OF_MACHINE = re.compile(r"(NCCL|GLOO|UCX|RAY|HF_HUB)_\w+|HF_HOME|\w*(HOST_IP|SOCKET_IFNAME|CACHE(_DIR|_HOME|_ROOT)?)")
+"""Variables of the network, the hub and of places on a node: what the model answers does not depend on them."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,15 @@ class Omission:
     unknown: bool = False
     """Whether only the tables of import lack it, so that a finished image may have it."""
 
+    def __post_init__(self) -> None:
+        _show_on_one_line(self)
+
     @property
     def may_change_answers(self) -> bool:
         """Whether the model may answer otherwise than with the original, for lack of this setting."""
-        return self.kind != "note" and self.key.split()[0] not in SAME_ANSWERS
+        variable = self.key.partition("env.")[2] if self.key.startswith("env.") else ""
+        beside = bool(variable) and (names_secret(variable) or OF_MACHINE.fullmatch(variable) is not None)
+        return self.kind != "note" and self.key.partition(" ")[0] not in SAME_ANSWERS and not beside
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,15 @@ class Kept:
     key: str
     reason: str
     allow: str = ""
+
+    def __post_init__(self) -> None:
+        _show_on_one_line(self)
+
+
+def _show_on_one_line(part: Omission | Kept) -> None:
+    """Write the words of the original's author so that they neither add a line nor control a terminal."""
+    object.__setattr__(part, "key", one_line(part.key))
+    object.__setattr__(part, "reason", one_line(part.reason))
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,23 @@ SIZES = frozenset(
 )
 """Numbers that may have a suffix, as in 32k."""
 SIZE = re.compile(r"[0-9]+(\.[0-9]+)?[kKmMgGtT]")
+TEXTS = frozenset(
+    """
+    model model-path revision tokenizer tokenizer-path tokenizer-revision code-revision served-model-name
+    speculative-draft-model-path speculative-draft-model-revision
+    """.split()
+)
+"""Names, which stay text where they look like a number: the branch 2.10, the model 4."""
 SHARES = frozenset({"gpu-memory-utilization", "device-memory-utilization"})
+
+
+AUTO = "auto"
+
+
+def in_words(flag: str, value: Any) -> Any:
+    """Return a value in the one spelling of a recipe: vLLM also reads -1 and AUTO as its own choice of the context."""
+    is_own = flag == "max-model-len" and (value == -1 or str(value).lower() == AUTO) and not isinstance(value, bool)
+    return AUTO if is_own else value
 
 
 class Words(list[Any]):
@@ -87,7 +103,7 @@ def problem(flag: str, value: Any) -> str:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if flag in SHARES and not (number and 0 < value <= 1):
         return f"expected a share of the memory above 0 and up to 1, got {value}"
-    if flag == "max-model-len" and not (value == "auto" or _is_size(value) or (isinstance(value, int) and value > 0)):
+    if flag == "max-model-len" and not (value == AUTO or _is_size(value) or (isinstance(value, int) and value > 0)):
         return f"expected a number of tokens, or auto; got {value}"
     if flag in NUMBERS and not number:
         return f"expected a number, got {value}"

@@ -8,21 +8,33 @@ that of vllm_project.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from posixpath import basename
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from sparkops import redact
+from sparkops.command import quote
 from sparkops.config import opt_in, source
-from sparkops.config.fields import ModelName, as_name
+from sparkops.config.fields import Location, ModelName, as_name
 from sparkops.config.image import Image
 from sparkops.config.source import Source
 from sparkops.engines import EngineName
 from sparkops.errors import ConfigError
-from sparkops.operator.convert import command_lines, mods, releases, server_flags, sglang_flags, variants, vllm_project
+from sparkops.foreign import one_line
+from sparkops.operator.convert import (
+    command_lines,
+    mods,
+    releases,
+    server_flags,
+    sglang_flags,
+    starts,
+    variants,
+    vllm_project,
+)
 from sparkops.operator.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission, directory
 from sparkops.operator.convert.flag_types import BOOLEANS, LISTS
 from sparkops.operator.convert.recipe_keys import (
@@ -70,9 +82,26 @@ MODEL_NAME = TypeAdapter[str](ModelName)
 SOLO = "spark-vllm-docker runs a recipe with `solo_only` on one node"
 
 
-def read(file: Path) -> Source:
-    """Read a recipe of another tool. Raises ConfigError for an ambiguous key that affects the engine, or a link."""
-    return source.read(file, strict=STRICT, content=content(file))
+def read(file: Path, given: bytes | None = None) -> Source:
+    """Read a recipe of another tool, or a start without one, whose text is then the data.
+
+    `given` is its content where the caller has read it. Raises ConfigError for an ambiguous key that affects the
+    engine, a link, and a file of another kind.
+    """
+    read = content(file) if given is None else given
+    text = read.decode(errors="replace")
+    start = Source(file, text, {(): 1})
+    if text.startswith("#!"):
+        return start
+    try:
+        original = source.read(file, strict=STRICT, content=read)
+    except ConfigError as error:
+        if starts.is_start(text):
+            return start
+        if what := starts.named(text):
+            raise starts.unread(start, f"{what}, which import does not read") from None
+        raise error
+    return start if isinstance(original.data, str) and starts.is_start(text) else original
 
 
 def content(file: Path) -> bytes:
@@ -89,14 +118,21 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
     Mods and chat templates are read beside the recipe, or in `choices.mods`. Raises ConfigError for a file that is not
     a recipe of these tools, whose engine is neither vLLM nor SGLang, or that has no image for SGLang.
     """
+    omissions: list[Omission] = []
+    if isinstance(source.data, str) and (starts.is_start(source.data) or source.data.startswith("#!")):
+        source, omissions = starts.of_script(source, source.data)
+    elif isinstance(source.data, dict) and "services" in source.data and not {"model", "command"} & {*source.data}:
+        source, omissions = starts.of_compose(source, choices.variant)
+        choices = replace(choices, variant="")
     original = source.data
     if not isinstance(original, dict):
-        raise source.fail((), "expected a recipe: a mapping of keys to values")
+        what = starts.named(text)
+        problem = f"{what}, which import does not read" if what else "expected a recipe: a mapping of keys to values"
+        raise starts.unread(source, problem)
     if "recipe_version" not in original and (isinstance(original.get("image"), dict) or "extends" in original):
         own = source.fail((), "a recipe of sparkops already: nothing to convert")
         own.next_step = f"sparkops recipe show {source.file}"
         raise own
-    omissions: list[Omission] = []
     if vllm_project.is_recipe(original):
         translated = vllm_project.translate(source, choices.variant)
         source, omissions = translated.source, translated.omissions
@@ -114,6 +150,11 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         problem = f"expected a runtime of vLLM or SGLang: {', '.join(RUNTIMES)}; got {runtime!r}"
         raise source.fail(("runtime",), problem)
     _check_kinds(source, original)
+    source, omissions = _unpacked(source, original, omissions)
+    original = _mapping(source.data)
+    runtime = original.get("runtime", "vllm")
+    if version == "1" and not str(original.get("command") or "").strip():
+        raise source.fail(("command",), "missing, but required in version 1")
     engine, _ = RUNTIMES[runtime]
     if engine != "vllm" and not (choices.use or choices.own):
         choices = replace(choices, own=_finished(source, original))
@@ -129,7 +170,30 @@ def convert(source: Source, text: str, name: str, choices: Choices = IMPORTED) -
         for release in (releases.RELEASES[-1:] if choices.use or choices.own else releases.RELEASES)
     ]
     fitting = [one for one in conversions if one.model_type is None or releases.loads(one.release, one.model_type)]
-    return min(fitting or conversions[-1:], key=lambda one: len(one.refusals))
+    theirs = releases.stated(original.get("container"))
+    return min(
+        fitting or conversions[-1:],
+        key=lambda one: (len(one.refusals), *releases.preference(one.release, one.model_type, theirs)),
+    )
+
+
+def _unpacked(source: Source, original: Mapping[str, Any], omissions: list[Omission]) -> tuple[Source, list[Omission]]:
+    """Return a recipe whose command is a `docker run` with what the container runs, its image and its variables."""
+    command = original.get("command")
+    if not isinstance(command, str) or starts.DOCKERS.search(command) is None:
+        return source, omissions
+    try:
+        start = starts.script(command)
+    except ValueError as error:
+        raise source.fail(("command",), f"{error}") from None
+    env = {**start.env, **_mapping(original.get("env"))}
+    inner = {"container": start.image} if start.image else {}
+    inner |= {"runtime": start.engine} if start.engine != "vllm" else {}
+    line = source.lines.get(("command",), 1)
+    data = {**original, **inner, "command": quote(*start.argv), "env": env}
+    left = [Omission(line, key, reason, "loss" if loss else "note") for key, reason, loss in start.left]
+    lines: dict[Location, int] = {("container",): line} | {("env", name): line for name in start.env} | source.lines
+    return replace(source, data=data, lines=lines), [*omissions, *left]
 
 
 def _finished(source: Source, original: Mapping[str, Any]) -> str:
@@ -223,14 +287,14 @@ def _server(
             for key, value in values.items()
             if key != "model" and value is not None
         }
-        return model, _renamed(conversion, {flag: _read(flag, value) for flag, value in flags.items()}), frozenset()
+        return model, _renamed(conversion, [(flag, _read(flag, value)) for flag, value in flags.items()]), frozenset()
     try:
         text, unknown = _filled(command, values, escapes=escapes)
         before, argv, after = command_lines.serve(command_lines.words(text), conversion.engine)
         env, shell, before = command_lines.variables(before)
         known = {**{key: str(value) for key, value in variables.items()}, **env, **shell}
-        flags = dict(command_lines.flags([command_lines.expanded(word, known) for word in argv]))
-        flags = _renamed(conversion, flags if escapes else {**_appended(conversion, values), **flags})
+        written = command_lines.flags(command_lines.all_expanded(argv, known))
+        flags = _renamed(conversion, [*({} if escapes else _appended(conversion, values)).items(), *written])
     except ValueError as error:
         raise conversion.source.fail(("command",), f"invalid command: {error}") from None
     if not argv:
@@ -245,13 +309,20 @@ def _server(
         after = []
     for slot in unknown:
         conversion.omit(conversion.line(("command",), f"{{{slot}}}"), f"{{{slot}}}", "no value in `defaults`")
+    programs = {basename(command[0]) for _, command in starts.commands(before)}
+    if "ray" in programs and programs <= starts.QUIET:
+        line = conversion.line(("command",), "ray ")
+        conversion.omit(line, "ray start", server_flags.DROPPED["nnodes"])
+        before = []
     for words in filter(None, (before, after)):
         conversion.omit(conversion.line(("command",), words[0]), redact.shell(words), SHELL, "loss")
     return _model(conversion, flags), flags, frozenset(unknown)
 
 
-def _renamed(conversion: Conversion, flags: dict[str, Any]) -> dict[str, Any]:
-    return sglang_flags.renamed(conversion, flags) if conversion.engine == "sglang" else flags
+def _renamed(conversion: Conversion, flags: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the flags by the names that the engine's parser reads; of a flag that is given twice, the last counts."""
+    renamed = sglang_flags.renamed if conversion.engine == "sglang" else server_flags.renamed
+    return renamed(conversion, flags)
 
 
 def _values(conversion: Conversion, *, escapes: bool) -> dict[str, Any]:
@@ -289,7 +360,7 @@ def _read(flag: str, value: Any) -> Any:
         return value
     if flag in BOOLEANS and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    return command_lines.value(value.split() if flag in LISTS else [value])
+    return command_lines.value_of(flag, value.split() if flag in LISTS else [value])
 
 
 def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
@@ -326,7 +397,8 @@ def _fill(conversion: Conversion, name: str, service: str, model: str, serve: di
     """Add the other keys of a recipe, and a comment for each guessed key."""
     original, kind = conversion.original, conversion.kind
     if not model:
-        raise conversion.source.fail((), f"no model: expected the key `model`, or `{STARTS[conversion.engine]}`")
+        problem = f"no model: expected the key `model`, or `{STARTS[conversion.engine]}`"
+        raise starts.unread(conversion.source, starts.named(conversion.text) or problem)
     share = serve["args"].get(kind.share_flag, kind.share(conversion.release.image["vllm"]))
     beside, states_service = GRAPHS_GIB[conversion.engine], ("service",) in conversion.lines
     metadata = _mapping(original.get("metadata"))
@@ -343,7 +415,7 @@ def _fill(conversion: Conversion, name: str, service: str, model: str, serve: di
     conversion.data = {
         "name": name,
         "service": service,
-        "description": " ".join(str(described or model).split()),
+        "description": one_line(" ".join(str(described or model).split())),
         **({"engine": conversion.engine} if conversion.engine != "vllm" else {}),
         "image": _image(conversion, serve),
         "model": weights,
@@ -392,7 +464,7 @@ def _image_comment(conversion: Conversion) -> str:
     facts = (
         f"loads {known.type} since {known.vllm} ({known.source})" if known else "unknown which version loads the model"
     )
-    theirs = " ".join(str(conversion.original.get("container", "")).split())
+    theirs = one_line(str(conversion.original.get("container", "")))
     original = f"the original uses {theirs}" if theirs else "the original names no image"
     return f"guessed: vLLM {release.version} with Transformers {release.transformers}; {facts}; {original}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,7 +14,7 @@ from sparkops.config.fields import EnvName, Flag, FlagValue, Value
 from sparkops.config.image import CHAT_TEMPLATES
 from sparkops.engines import ENGINES
 from sparkops.engines.flags import READS
-from sparkops.operator.convert import flag_types, mods
+from sparkops.operator.convert import command_lines, flag_types, mods
 from sparkops.operator.convert.conversion import Conversion, Kept, Kind
 from sparkops.operator.convert.flag_types import Words
 from sparkops.operator.convert.releases import RELEASES, Release
@@ -41,6 +41,12 @@ DRAFTS: Mapping[str, frozenset[str]] = {
 }
 """The flags of each engine that name a draft model."""
 JUDGED = "the parser of the image judges it"
+REVISIONS = dict.fromkeys(
+    ("tokenizer-revision", "code-revision"), "the engine reads the files of the model's directory, at `model.revision`"
+)
+COMMIT = re.compile(r"[A-Za-z0-9][\w./-]*")
+NAMED = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+$|[/.~${]")
+"""The beginning of a word that may name a model: a repository, a path, or a variable."""
 PATHS = frozenset(
     {"chat-template", "tokenizer", "tokenizer-path", "hf-config-path", "generation-config", "lora-modules"}
 )
@@ -60,15 +66,51 @@ FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
 ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
 
 
+def accepted(release: Release) -> frozenset[str]:
+    """Return the flags that the parser of a release takes, with the --no- of those that take no value."""
+    return release.flags | {f"no-{flag}" for flag in flag_types.BOOLEANS & release.flags} | {"help"}
+
+
+def renamed(conversion: Conversion, flags: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the flags by the names that vLLM's parser reads, and under the empty name a model that follows a flag."""
+    names, new = accepted(conversion.release), dict[str, Any]()
+    for flag, value in flags:
+        meant = command_lines.full(flag, names)
+        name = meant[0] if len(meant) == 1 else flag
+        conversion.spelled |= {name: flag} if name != flag else {}
+        new[name] = flag_types.in_words(name, value)
+    if not {"", "model"} & {*new}:
+        behind = {flag: words for flag, value in new.items() if (words := _words_behind(names, flag, value))}
+        if len(behind) == 1 and len(words := next(iter(behind.values()))) == 1 and NAMED.match(words[0]):
+            (flag,) = behind
+            new[flag] = new[flag][0] if isinstance(new[flag], Words) else True
+            new[""] = words[0]
+    return new
+
+
+def _words_behind(names: Collection[str], flag: str, value: Any) -> list[str]:
+    """Return the words after a flag that argparse does not read as its value."""
+    first = flag.partition(".")[0]
+    if first not in names or first in flag_types.LISTS:
+        return []
+    takes_none = first.removeprefix("no-") in flag_types.BOOLEANS
+    words = value if isinstance(value, Words) else [value] if takes_none else []
+    return [word for word in words[0 if takes_none else 1 :] if isinstance(word, str)]
+
+
 def convert_flags(
     conversion: Conversion, flags: Mapping[str, Any], model: str, unknown: frozenset[str]
 ) -> dict[str, Any]:
     """Return `serve.args` of the new recipe. `unknown` are slots of the command without a value."""
     args: dict[str, Any] = {}
-    for flag, original in _in_shares(conversion, flags).items():
+    draft = next((rest for flag, value in flags.items() if (rest := _speculative(flag, value).get("revision"))), None)
+    for flag, original in _in_shares(conversion, _without_revision(flags)).items():
         line = conversion.flag_line(flag)
         value = _own_draft(original, model) if flag == "speculative-config" else original
-        if flag == "tokenizer" and value == model:
+        if flag == "revision" or (flag == "tokenizer" and value == model):
+            continue
+        if flag in REVISIONS:
+            conversion.omit(line, flag, REVISIONS[flag])
             continue
         if flag == "quantization" and not conversion.use and (why := _stated_by_checkpoint(conversion, value, model)):
             conversion.omit(line, flag, why)
@@ -86,7 +128,19 @@ def convert_flags(
         add_argument(conversion, args, line, flag, value)
         if flag == "load-format" and value in LOADERS:
             _add_loader(conversion, line, value)
+    add_revisions(conversion, flags.get("revision"), draft)
     return args
+
+
+def add_revisions(conversion: Conversion, revision: Any, draft: Any) -> None:
+    """Add the commits of model and draft that flags name: the engine reads a directory, the download needs them."""
+    conversion.revision = "" if revision in (None, True) else str(revision)
+    if conversion.revision and not COMMIT.fullmatch(conversion.revision):
+        reason = f"expected a commit, a tag or a branch, got {conversion.revision}"
+        conversion.omit(conversion.flag_line("revision"), "revision", reason, "loss", "model")
+        conversion.revision = ""
+    if conversion.draft and draft not in (None, True):
+        conversion.draft["revision"] = str(draft)
 
 
 def with_template(conversion: Conversion, flag: str, value: Any) -> Any:
@@ -137,6 +191,8 @@ def _omission(conversion: Conversion, flag: str, value: Any, unknown: frozenset[
     needs = dict(opt_in.of_flag(flag, value, "vllm"))
     if flag == opt_in.REMOTE_CODE:
         return remote_code(conversion, needs)
+    if not conversion.use and len(meant := command_lines.full(flag, accepted(conversion.release))) > 1:
+        return f"vLLM {conversion.release.version} reads it as several flags: {', '.join(meant[:5])}", "refusal"
     if loss := without_value(needs, value, unknown):
         return loss, "loss"
     if flag == "chat-template" and (opt_in.image_template(value) or _in_finished_image(conversion, value)):
@@ -190,6 +246,8 @@ def remote_code(conversion: Conversion, needs: Mapping[str, str]) -> tuple[str, 
     if not needs:
         return None
     known = conversion.model_type
+    if known and known.tokenizer:
+        return f"{opt_ins(needs)}, and a commit in `model.revision`; the tokenizer is {known.tokenizer}", "refusal"
     if known and known.config and conversion.use:
         return f"vLLM has classes of its own for {known.type} since {known.vllm}", "note"
     if known and known.config:
@@ -218,10 +276,8 @@ def invalid(flag: str, value: Any) -> str:
 
 
 def _no_such_flag(release: Release, flag: str) -> bool:
-    """Return whether a release of vLLM has no flag of this name, nor one that begins with it."""
-    first = flag.partition(".")[0]
-    names = (first, first.removeprefix("no-"))
-    return not any(accepted.startswith(names) for accepted in release.flags)
+    """Return whether a release of vLLM has no flag of this name."""
+    return flag.partition(".")[0] not in accepted(release)
 
 
 def _not_in_tables(release: Release, flag: str, value: Any) -> str:
@@ -267,6 +323,15 @@ def _speculative(flag: str, value: Any) -> dict[str, Any]:
     return settings if first == "speculative-config" and isinstance(settings, dict) else {}
 
 
+def _without_revision(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags without the commit of a draft model, which becomes `model.draft.revision`."""
+    own = {flag: value for flag, value in flags.items() if flag != "speculative-config.revision"}
+    settings = own.get("speculative-config")
+    if isinstance(settings, dict) and settings.get("model"):
+        own["speculative-config"] = {key: value for key, value in settings.items() if key != "revision"}
+    return own
+
+
 def with_draft(conversion: Conversion, flag: str, value: Any) -> Any:
     """Return the value of a flag with the directory of its draft, which becomes `model.draft` of the new recipe."""
     draft = value if flag in DRAFTS[conversion.engine] else _speculative(flag, value).get("model")
@@ -290,7 +355,8 @@ def _unprovided(conversion: Conversion, flag: str, value: Any) -> str:
     """Return why vLLM rejects this flag, and the mods that may provide the flag, its file or its value."""
     in_image = conversion.use and not flag.startswith("-")  # no build of vLLM has a flag of one dash that none knows
     unknown = "" if in_image else _not_in_tables(conversion.release, flag, value)
-    problem = unknown or flag_types.problem(flag, value) or missing_file(flag, value)
+    is_of_fork = in_image and all(_no_such_flag(release, flag) for release in RELEASES)
+    problem = unknown or ("" if is_of_fork else flag_types.problem(flag, value)) or missing_file(flag, value)
     return provided(conversion, flag, value, problem)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sparkops.config import opt_in
 from sparkops.config.fields import PUBLIC, as_name
 from sparkops.engines.sglang import NODES, SGLANG
+from sparkops.operator.convert import command_lines
 from sparkops.operator.convert.conversion import Conversion, Kept, Kind, directory
 from sparkops.operator.convert.flag_types import SIZE
 from sparkops.operator.convert.server_flags import (
@@ -18,6 +19,7 @@ from sparkops.operator.convert.server_flags import (
     MODELS,
     SETS,
     add_argument,
+    add_revisions,
     invalid,
     missing_file,
     not_json,
@@ -30,6 +32,7 @@ from sparkops.operator.convert.server_flags import (
 )
 
 RANKS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
+DRAFT_REVISION = "speculative-draft-model-revision"
 NAMES: Mapping[str, str] = {
     "tp-size": "tensor-parallel-size",
     "pp-size": "pipeline-parallel-size",
@@ -46,21 +49,26 @@ KEYS: Mapping[str, str] = {
 }
 """Keys in `defaults` whose flag has another name (sparkrun/runtimes/sglang.py of spark-arena/sparkrun at 0129882)."""
 ONE_NAME = "SGLang has one name; clients call"
-DRAFT_REVISION = "speculative-draft-model-revision"
+KNOWN = (
+    SGLANG.flags.harmless | {*SGLANG.flags.effects, *NAMES, "revision", DRAFT_REVISION} | SGLANG.flags.secrets
+) | SGLANG.taken
+"""The flags of SGLang that sparkops knows."""
 
 
-def renamed(conversion: Conversion, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flags with the names that import reads, of which argparse takes each beginning.
+def renamed(conversion: Conversion, flags: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the flags with the names that import reads, of which argparse takes each beginning of only one.
 
     Without a command they are the keys of `defaults`, of which sparkrun writes none that is false or null.
     """
     has_command = isinstance(conversion.original.get("command"), str)
     new: dict[str, Any] = {}
-    for flag, value in flags.items():
+    for flag, value in flags:
         if not has_command and (value is None or value is False):
             continue
         key = flag if has_command else KEYS.get(flag, flag)
-        name = NAMES.get(opt_in.abbreviated(key, frozenset(NAMES)), key)
+        meant = command_lines.full(key, KNOWN)
+        key = meant[0] if len(meant) == 1 else key
+        name = NAMES.get(key, key)
         conversion.spelled[name] = flag
         new[name] = value
     return new
@@ -98,9 +106,7 @@ def convert_flags(
         names = [name.removeprefix("no-") if value is True else name for name in _needs(flag, value)]
         conversion.kept += [Kept(line, name, f"{opt_in.UNKNOWN}; {JUDGED}", name) for name in names]
         add_argument(conversion, args, line, flag, value)
-    conversion.revision = str(flags.get("revision", ""))
-    if conversion.draft and DRAFT_REVISION in flags:
-        conversion.draft["revision"] = str(flags[DRAFT_REVISION])
+    add_revisions(conversion, flags.get("revision"), flags.get(DRAFT_REVISION))
     return args
 
 

@@ -10,6 +10,9 @@ from sparkops.operator.convert import other_tools
 from sparkops.operator.convert.conversion import IMPORTED, Choices, Conversion
 
 HEAD = "recipe_version: '1'\nmodel: a/b\n"
+"""The head of a recipe with a command."""
+KEYS = "recipe_version: '2'\nmodel: a/b\n"
+"""The head of one whose flags are its `defaults`."""
 
 
 def of(tmp_path: Path, text: str, choices: Choices = IMPORTED) -> Conversion:

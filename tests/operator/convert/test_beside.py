@@ -268,7 +268,7 @@ def test_a_plugin_of_the_model_s_repository_is_named(checkout: Path) -> None:
     [
         "model: a/Qwen3.5-27B-int4-AutoRound\nmods: [mods/fix-qwen3.5-autoround]\n",
         "model: a/Qwen3.5-27B-int4-AutoRound\n",
-        "model: a/b\nmods: [mods/fix-qwen3.5-autoround]\n",
+        "model: a/Qwen3-8B\nmods: [mods/fix-qwen3.5-autoround]\n",
     ],
 )
 def test_a_checkpoint_of_autoround_gets_the_mod_that_transformers_5_needs(checkout: Path, lines: str) -> None:

@@ -51,7 +51,7 @@ def test_a_flag_of_a_fork_is_refused_with_the_way_to_an_image_that_has_it(tmp_pa
     error = run(tmp_path)
 
     assert isinstance(error, ConfigError)
-    assert "3: fork-mode: vLLM 0.23.0 has no flag --fork-mode" in str(error)
+    assert "3: fork-mode: vLLM 0.32.0 has no flag --fork-mode" in str(error)
     assert f"theirs.yaml --use IMAGE -o {tmp_path / 'a.yaml'}; or: Import without it: " in error.next_step
 
 
@@ -168,3 +168,37 @@ def test_an_image_that_is_none_is_refused(tmp_path: Path) -> None:
 
     assert isinstance(error, UsageError)
     assert str(error) == "--use not an image: not an image"
+
+
+def test_a_flag_of_a_fork_is_kept_with_and_without_values(tmp_path: Path) -> None:
+    conversion = of(tmp_path, "--enable-my-scheduler --my-budget 256 --my-list 1 2 --no-my-cache")
+
+    assert conversion.refusals == []
+    assert conversion.data["serve"]["args"] == {
+        "enable-my-scheduler": True,
+        "my-budget": 256,
+        "my-list": [1, 2],
+        "my-cache": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "ways"),
+    [
+        ("-tp 2 -pp 2 --attention-backend MY_FORK", 0),
+        ("--attention-backend MY_FORK", 2),
+        ("--attention-backend MY_FORK --chat-template none.jinja", 2),
+        ("--max-num-seqs=many", 1),
+    ],
+)
+def test_each_command_that_a_refusal_proposes_imports_the_recipe(tmp_path: Path, flags: str, ways: int) -> None:
+    error = run(tmp_path, flags=flags, container="ghcr.io/theirs/vllm:1")
+    assert isinstance(error, ConfigError)
+
+    commands = [way.partition("sparkops ")[2].split() for way in error.next_step.split("; or: ") if "sparkops" in way]
+    assert len(commands) == ways
+    assert error.next_step
+    for words in commands:
+        output = tmp_path / "a.yaml"
+        output.unlink(missing_ok=True)
+        assert CliRunner().invoke(app, words).exit_code == 0, words

@@ -98,7 +98,7 @@ def test_the_written_recipe_loads(tmp_path: Path, name: str, ranks: int) -> None
     loaded = recipe_file.load(tmp_path / "mine.yaml")
     assert (loaded.name, loaded.serve.tensor_parallel) == ("mine", ranks)
     assert (
-        "# guessed: vLLM 0.23.0 with Transformers 5.5.3; unknown which version" in (tmp_path / "mine.yaml").read_text()
+        "# guessed: vLLM 0.32.0 with Transformers 5.16.1; unknown which version" in (tmp_path / "mine.yaml").read_text()
     )
 
 

@@ -12,7 +12,7 @@ from sparkops.config import recipe_file
 from sparkops.errors import ConfigError, UsageError
 from sparkops.operator.cli.main import app
 from sparkops.operator.convert.conversion import Choices
-from tests.operator.convert.originals import HEAD, of
+from tests.operator.convert.originals import HEAD, KEYS, of
 
 
 def command(line: str, version: int = 1) -> str:
@@ -23,10 +23,10 @@ REFUSED = {
     "vllm serve a/b -tp 65": "tensor-parallel-size 65: expected at most 64 nodes",
     "vllm serve a/b -pp 2": "pipeline-parallel-size 2: only tensor parallelism splits a replica over nodes",
     "vllm serve a/b --data-parallel-size 2": "data-parallel-size 2: not supported",
-    "vllm serve a/b --gpu-memory-utilization-gb 200": "vLLM 0.23.0 has no flag --gpu-memory-utilization-gb",
-    "vllm serve a/b --disable-log-requests": "vLLM 0.23.0 has no flag --disable-log-requests",
-    "vllm serve a/b --reasoning-parser nano_v3": "vLLM 0.23.0 rejects the value nano_v3",
-    "vllm serve a/b --kv-cache-dtype nvfp5": "vLLM 0.23.0 rejects the value nvfp5",
+    "vllm serve a/b --gpu-memory-utilization-gb 200": "vLLM 0.32.0 has no flag --gpu-memory-utilization-gb",
+    "vllm serve a/b --disable-log-requests": "vLLM 0.32.0 has no flag --disable-log-requests",
+    "vllm serve a/b --reasoning-parser nano_v3": "vLLM 0.32.0 rejects the value nano_v3",
+    "vllm serve a/b --kv-cache-dtype nvfp5": "vLLM 0.32.0 rejects the value nvfp5",
     "vllm serve a/b --chat-template unsloth.jinja": "no node has the file unsloth.jinja",
     "vllm serve a/b --tokenizer c/d": "c/d is a second repository; a recipe downloads one model",
     """vllm serve a/b --speculative-config '{{"method":"dflash","model":"/d"}}'""": "/d is a path in the original's",
@@ -59,7 +59,7 @@ def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, li
     ],
 )
 def test_a_count_of_nodes_without_an_equivalent_is_refused(tmp_path: Path, keys: str, line: int, field: str) -> None:
-    conversion = of(tmp_path, f"{HEAD}{keys}\n", Choices((field,)))
+    conversion = of(tmp_path, f"{KEYS}{keys}\n", Choices((field,)))
 
     assert [(part.line, part.key, part.final) for part in conversion.refusals] == [(line, field, True)]
 
@@ -68,7 +68,7 @@ def test_a_count_of_nodes_without_an_equivalent_is_refused(tmp_path: Path, keys:
     "keys", ["solo_only: true", "cluster_only: false", "min_nodes: 1\nmax_nodes: 4", "mode: auto", "mods: []"]
 )
 def test_a_count_of_nodes_that_agrees_is_no_loss(tmp_path: Path, keys: str) -> None:
-    assert of(tmp_path, f"{HEAD}{keys}\n").omissions == []
+    assert of(tmp_path, f"{KEYS}{keys}\n").omissions == []
 
 
 def test_solo_only_of_version_1_runs_on_one_node_as_there(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_mod_is_named_with_the_flag_that_it_provides(tmp_path: Path) -> None:
 
 
 def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None:
-    (part,) = of(tmp_path, f"{HEAD}mods: [mods/step-3.7-flash]\n").refusals
+    (part,) = of(tmp_path, f"{KEYS}mods: [mods/step-3.7-flash]\n").refusals
 
     assert (part.line, part.key) == (3, "mods/step-3.7-flash")
 
@@ -115,7 +115,7 @@ def test_a_mod_that_adds_support_of_the_model_is_refused(tmp_path: Path) -> None
 def test_a_loader_that_needs_a_package_gets_it(tmp_path: Path) -> None:
     conversion = of(tmp_path, command("vllm serve a/b --load-format instanttensor"))
 
-    assert conversion.data["image"]["packages"] == ["transformers==5.5.3", "instanttensor==0.2.2"]
+    assert conversion.data["image"]["packages"] == ["instanttensor==0.2.2"]
     assert conversion.omissions == []
 
 
@@ -216,7 +216,7 @@ def test_the_command_decides_which_model_runs(tmp_path: Path) -> None:
 
 
 def test_a_model_that_names_no_repository_is_a_loss(tmp_path: Path) -> None:
-    (part,) = of(tmp_path, "recipe_version: '1'\nmodel: My-Model\n").losses
+    (part,) = of(tmp_path, "recipe_version: '2'\nmodel: My-Model\n").losses
 
     assert (part.line, part.key, part.section) == (2, "model", "model")
     assert "expected OWNER/NAME" in part.reason
@@ -224,7 +224,7 @@ def test_a_model_that_names_no_repository_is_a_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("port", ["80", "70000"])
 def test_a_port_that_no_service_may_have_is_left_out(tmp_path: Path, port: str) -> None:
-    conversion = of(tmp_path, f"{HEAD}defaults:\n  port: {port}\n")
+    conversion = of(tmp_path, f"{KEYS}defaults:\n  port: {port}\n")
 
     assert "port" not in conversion.data["serve"]
     assert [(part.line, part.key) for part in conversion.losses] == [(4, f"port {port}")]
@@ -242,7 +242,7 @@ ODD = (
 
 @pytest.mark.parametrize("keys", ODD)
 def test_odd_keys_do_not_refuse_a_file_whose_needed_keys_are_clear(tmp_path: Path, keys: str) -> None:
-    assert of(tmp_path, f"{HEAD}{keys}\n").data["model"]["id"] == "a/b"
+    assert of(tmp_path, f"{KEYS}{keys}\n").data["model"]["id"] == "a/b"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_a_needed_key_that_is_unclear_is_refused_with_its_line(tmp_path: Path, k
 
 def test_an_error_of_the_new_recipe_has_the_line_of_the_old_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        of(tmp_path, "recipe_version: '1'\nmodel: a/..\n")
+        of(tmp_path, "recipe_version: '2'\nmodel: a/..\n")
     assert f"{tmp_path}/a.yaml:2: service: " in str(refused.value)
 
 

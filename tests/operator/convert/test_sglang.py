@@ -237,7 +237,7 @@ def test_a_command_that_cannot_start_is_refused_with_its_line(tmp_path: Path, fl
         ("--lora-paths a=/x", "lora-paths: reads a file or directory named in its value"),
         ("--custom-weight-loader a.B", "custom-weight-loader: imports Python code named in its value"),
         ("--api-key canary", "api-key: looks like a secret"),
-        ("--admin-api canary", "admin-api: looks like a secret"),
+        ("--admin-api canary", "admin-api-key: looks like a secret"),
         ("--page-size {absent}", "page-size: no value for {absent}"),
     ],
 )

@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from sparkops.config import recipe_file
 from sparkops.errors import ConfigError
+from sparkops.foreign import CONTROL
+from sparkops.operator.cli import terminal
+from sparkops.operator.cli.main import app
 from sparkops.operator.convert import command_lines, releases
-from tests.operator.convert.originals import HEAD, of
+from tests.operator.convert.originals import HEAD, KEYS, of
 
 
 def command(*lines: str, head: str = HEAD) -> str:
@@ -85,12 +90,12 @@ WRONG_VALUES = {
     "--gpu-memory-utilization lots": "gpu-memory-utilization: expected a share of the memory",
     "--gpu-memory-utilization 85": "gpu-memory-utilization: expected a share of the memory",
     "--gpu-memory-utilization 0.7 0.8": "gpu-memory-utilization: expected one value, got 0.7 0.8",
-    "--max-model-len -1": "max-model-len: expected a number of tokens",
+    "--max-model-len -2": "max-model-len: expected a number of tokens",
     "--max-num-seqs many": "max-num-seqs: expected a whole number, got many",
     "--enable-prefix-caching yes": "enable-prefix-caching: expected no value, got yes",
     "--max-num-seqs": "max-num-seqs: expected a value, got none",
     "--kv-cache-dtype “fp8”": "command: “fp8” has typographic quotes",
-    "-O 3 --optimization-level 7": "optimization-level: vLLM 0.23.0 rejects the value 7",
+    "-O 3 --optimization-level 7": "optimization-level: vLLM 0.32.0 rejects the value 7",
     "-tp 0": "tensor-parallel-size: expected a whole number from 1, got 0",
 }
 
@@ -112,7 +117,7 @@ def test_a_value_that_vllm_reads_is_imported(tmp_path: Path, flag: str) -> None:
 
 @pytest.mark.parametrize("keys", ["env: []", "mods: {}", "defaults: ''"])
 def test_an_empty_key_of_another_type_has_nothing_to_lose(tmp_path: Path, keys: str) -> None:
-    assert of(tmp_path, f"{HEAD}{keys}\n").omissions == []
+    assert of(tmp_path, f"{KEYS}{keys}\n").omissions == []
 
 
 @pytest.mark.parametrize(
@@ -171,7 +176,7 @@ def test_a_flag_of_a_newer_vllm_takes_the_image_that_has_it(tmp_path: Path) -> N
 
 
 def test_an_unknown_model_is_named_as_such(tmp_path: Path) -> None:
-    assert "unknown which version loads the model" in of(tmp_path, HEAD).guessed["image"]
+    assert "unknown which version loads the model" in of(tmp_path, KEYS).guessed["image"]
 
 
 def test_code_of_the_repository_is_a_choice_where_the_model_needs_it(tmp_path: Path) -> None:
@@ -241,3 +246,171 @@ def test_sglangs_own_share_exceeds_a_spark_with_what_it_takes_beside(tmp_path: P
     conversion = of(tmp_path, command("sglang serve --model-path a/b", head=text))
 
     assert "refuses 122 GiB" in conversion.guessed["memory"]
+
+
+ABBREVIATED = {
+    "--max-num-seq 4 --gpu-memory-util 0.5": {"max-num-seqs": 4, "gpu-memory-utilization": 0.5},
+    "--enforce --no-enable-prefix": {"enforce-eager": True, "enable-prefix-caching": False},
+    "--max_num_seq=4": {"max-num-seqs": 4},
+    "--speculative-conf.method mtp": {"speculative-config.method": "mtp"},
+    "--max-num-seq 8 --max-num-seqs 4": {"max-num-seqs": 4},
+    "--max-num-seqs 4 --max-num-seq 8": {"max-num-seqs": 8},
+}
+
+
+@pytest.mark.parametrize(("flags", "args"), ABBREVIATED.items())
+def test_the_beginning_of_one_flag_is_that_flag_as_in_argparse(
+    tmp_path: Path, flags: str, args: dict[str, Any]
+) -> None:
+    conversion = of(tmp_path, command(f"vllm serve a/b \\\n    {flags}"))
+
+    assert conversion.data["serve"]["args"] == args
+    assert conversion.omissions == []
+
+
+def test_short_beginnings_are_read_and_those_of_several_flags_are_refused(tmp_path: Path) -> None:
+    assert of(tmp_path, command("vllm serve a/b -t 2")).data["serve"]["tensor_parallel"] == 2
+    conversion = of(tmp_path, command("vllm serve a/b \\", "--max-num 4"))
+
+    assert [(part.line, part.key) for part in conversion.refusals] == [(5, "max-num")]
+    assert "reads it as several flags: max-num-active-seqs, max-num-batched-tokens" in conversion.refusals[0].reason
+
+
+@pytest.mark.parametrize("value", ["-1", "auto", "AUTO"])
+def test_vllm_chooses_the_context_in_each_of_its_spellings(tmp_path: Path, value: str) -> None:
+    conversion = of(tmp_path, command(f"vllm serve a/b --max-model-len {value}"))
+
+    assert (conversion.data["serve"]["args"], conversion.omissions) == ({"max-model-len": "auto"}, [])
+
+
+@pytest.mark.parametrize("revision", ["a" * 40, "2.10", "0123456"])
+def test_the_commit_that_a_flag_names_is_that_of_the_download(tmp_path: Path, revision: str) -> None:
+    flags = f"""--revisio {revision} -sc '{{"method":"dflash","model":"c/d","revision":"{revision}"}}'"""
+    data = of(tmp_path, command(f"vllm serve a/b {flags}", head="model: a/b\n")).data
+
+    assert (data["model"]["revision"], data["model"]["draft"]["revision"]) == (revision, revision)
+    assert data["serve"]["args"] == {"speculative-config": {"method": "dflash", "model": "/models/d"}}
+
+
+@pytest.mark.parametrize("line", ["--max-model-len 8192 a/b", "--enforce-eager a/b", "-tp 1 --enforce a/b --seed 1"])
+def test_a_model_after_a_flag_is_the_model(tmp_path: Path, line: str) -> None:
+    conversion = of(tmp_path, f"command: vllm serve {line}\n")
+
+    assert (conversion.data["model"]["id"], conversion.refusals) == ("a/b", [])
+
+
+@pytest.mark.parametrize(
+    ("model", "container", "version"),
+    [
+        ("a/Nobody-Knows-9B", "", "0.32.0"),
+        ("a/Nobody-Knows-9B", "vllm/vllm-openai:v0.22.1", "0.23.0"),
+        ("a/Nobody-Knows-9B", "vllm/vllm-openai:v0.25.1-aarch64", "0.32.0"),
+        ("a/Nobody-Knows-9B", "registry.example/mine:0.22.1", "0.32.0"),
+        ("a/Nobody-Knows-9B", "eugr/spark-vllm:0.2.1", "0.32.0"),
+        ("a/Qwen3-8B", "", "0.23.0"),
+        ("a/Qwen3-8B", "vllm/vllm-openai:v0.25.1", "0.32.0"),
+        ("a/Qwen3-8B", "x/vllm:0.40.0", "0.23.0"),
+    ],
+)
+def test_a_release_is_as_new_as_the_model_and_the_original_need(
+    tmp_path: Path, model: str, container: str, version: str
+) -> None:
+    """A model that no fact knows may be newer than an old release; what the original runs loads it."""
+    conversion = of(tmp_path, f"model: {model}\ncontainer: {container}\n")
+
+    assert conversion.data["image"]["vllm"] == f"vllm=={version}"
+
+
+NAMED = {
+    "google/gemma-4-12B-it": "gemma4_unified",
+    "deepseek-ai/DeepSeek-V4.1-Flash": "deepseek_v41",
+    "deepseek-ai/DeepSeek-V4-Flash-0731": "deepseek_v4",
+    "moonshotai/Kimi-K3": "kimi_k3",
+    "nvidia/Llama-3_3-Nemotron-Super-49B-v1": "nemotron-nas",
+    "nvidia/Llama-3.1-Nemotron-Nano-VL-8B-V1": "Llama_Nemotron_Nano_VL",
+    "nvidia/Llama-3.1-Nemotron-Nano-8B-v1": "llama",
+    "meta-llama/Meta-Llama-3-8B": "llama",
+    "acme/DeepSeek-R1-Distill-Llama-70B": "llama",
+    "meta-llama/Llama-4-Scout-17B-16E": "llama4",
+    "meta-llama/Llama-3.2-11B-Vision": "",
+    "Qwen/Qwen3-Omni-30B-A3B-Instruct": "qwen3_omni_moe",
+    "Qwen/Qwen3-ASR-1.7B": "qwen3_asr",
+    "Qwen/Qwen3.5-Omni-7B": "",
+    "Qwen/Qwen3-30B-A3B": "qwen3_moe",
+    "Qwen/Qwen3-0.6B": "qwen3",
+    "Qwen/Qwen3-Embedding-8B": "qwen3",
+    "Qwen/Qwen2.5-VL-7B-Instruct": "qwen2_5_vl",
+    "Qwen/Qwen2.5-Coder-32B": "qwen2",
+    "zai-org/GLM-4.6V": "glm4v_moe",
+    "zai-org/GLM-4.6": "glm4_moe",
+    "google/gemma-3n-E4B-it": "gemma3n",
+    "nomic-ai/nomic-embed-code": "",
+}
+
+
+@pytest.mark.parametrize(("model", "type_"), NAMED.items())
+def test_a_name_that_resembles_a_known_one_is_not_taken_for_it(model: str, type_: str) -> None:
+    known = releases.model_type(model)
+
+    assert (known.type if known else "") == type_
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("moonshotai/Kimi-K2.5", "refusal"),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", "refusal"),
+        ("a/Qwen3-8B", "note"),
+    ],
+)
+def test_code_that_the_tokenizer_or_the_type_needs_is_not_called_needless(
+    tmp_path: Path, model: str, kind: str
+) -> None:
+    text = command(f"vllm serve {model} --trust-remote-code", head=f"model: {model}\n")
+
+    assert [part.kind for part in of(tmp_path, text).omissions] == [kind]
+
+
+@pytest.mark.parametrize("command_", ["", "command:\n", "command: ' '\n"])
+def test_a_recipe_of_version_1_without_a_command_is_cut_off(tmp_path: Path, command_: str) -> None:
+    with pytest.raises(ConfigError, match="command: missing, but required in version 1"):
+        of(tmp_path, f"{HEAD}{command_}")
+
+
+HOSTILE = (
+    'container: "x\\e]0;t\\a\\u202e"\n',
+    '"k\\ney\\e[2J": 1\n',
+    'mods: ["m\\n\\e[2J"]\n',
+    'env: {"A\\nB": "1"}\n',
+    'description: "d\\e[2J"\n',
+    'served: 1\nrecipe_version: "7\\e"\n',
+)
+
+
+@pytest.mark.parametrize("keys", HOSTILE)
+def test_no_word_of_the_author_adds_a_line_or_controls_a_terminal(tmp_path: Path, keys: str) -> None:
+    theirs, output = tmp_path / "theirs.yaml", tmp_path / "mine.yaml"
+    theirs.write_text(f"model: a/b\n{keys}command: vllm serve a/b\n")
+
+    ran = CliRunner().invoke(app, ["import", str(theirs), "-o", str(output)])
+
+    if ran.exit_code == 0:
+        assert not CONTROL.search(output.read_text())
+        recipe_file.load(output)
+    else:
+        assert isinstance(ran.exception, ConfigError)
+        assert not CONTROL.search(terminal.visible(str(ran.exception)))
+        assert len(str(ran.exception).splitlines()) == 1
+    heads = (str(theirs), "service:", "image:", "memory:", "wrote", "the model may")
+    assert [line for line in ran.stderr.splitlines() if not line.startswith(heads)] == []
+
+
+def test_a_token_that_is_not_imported_changes_no_answer(tmp_path: Path) -> None:
+    env = "env: {HF_TOKEN: x, NCCL_IB_HCA: $A, MY_MODE: '1'}\n"
+
+    losses = of(tmp_path, f"model: a/b\n{env}").losses
+    assert {part.key: part.may_change_answers for part in losses} == {
+        "env.HF_TOKEN": False,
+        "env.NCCL_IB_HCA": False,
+        "env.MY_MODE": True,
+    }
