@@ -87,9 +87,12 @@ def switch(service: str, slot: Slot, release: str) -> Command:
     return _tell("switch", service, slot, release)
 
 
-def switch_down(service: str) -> Command:
-    """Reply to every request with 503 and Retry-After."""
-    return _tell("switch", service, "down")
+def switch_down(service: str, *, stopped: bool = False) -> Command:
+    """Reply to every request with 503 and Retry-After; of a `stopped` service without it.
+
+    A gateway of an earlier version takes the further word for a release, and ignores it.
+    """
+    return _tell("switch", service, "down", *(("stopped",) if stopped else ()))
 
 
 def hold(service: str, hold: RequestHold) -> Command:

@@ -13,6 +13,7 @@ from sparkops.swap.wire import require_format
 
 NONE = "-"
 IDLE = {"MAINT", "DRAIN", "DOWN"}
+STOPPED = "be_stopped"
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ class ServiceFacts:
     def holds(self) -> bool:
         """Whether HAProxy holds requests."""
         return self.runtime == waiting(self.name)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether HAProxy answers that an operator has stopped the service."""
+        return self.runtime == STOPPED
 
     @property
     def active(self) -> SlotFacts | None:

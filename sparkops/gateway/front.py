@@ -20,8 +20,8 @@ def gateway_command(effect: FrontEffect, service: str) -> Command:
     match effect:
         case PointSlot(deployment=to):
             return commands.point(service, to.slot, to.release, endpoints(to))
-        case SwitchTraffic(deployment=to, hold=hold):
-            down = commands.hold(service, hold) if hold else commands.switch_down(service)
+        case SwitchTraffic(deployment=to, hold=hold, stopped=stopped):
+            down = commands.hold(service, hold) if hold else commands.switch_down(service, stopped=stopped)
             return commands.switch(service, to.slot, to.release) if to else down
         case CutRequests(deployment=of):
             return commands.cut(service, of.slot)

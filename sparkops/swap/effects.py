@@ -49,6 +49,8 @@ class SwitchTraffic:
 
     deployment: Deployment | None
     hold: RequestHold | None = None
+    stopped: bool = False
+    """Whether an operator stops the service: clients are not told to try again."""
 
     def __str__(self) -> str:
         if to := self.deployment:

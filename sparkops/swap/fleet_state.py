@@ -100,6 +100,8 @@ class GatewayView:
     """What failed of a release that does not answer: the request or check, with what was got instead. Bounded."""
     held: str = ""
     """The start that requests wait for; empty: none."""
+    stopped: bool = False
+    """Whether requests get the answer of a service that an operator has stopped."""
 
     def has(self, deployment: Deployment) -> bool:
         """Return whether the slot of a release has this release: one id may have been deployed in both slots."""

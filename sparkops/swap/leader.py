@@ -75,7 +75,8 @@ def _unset(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     if serving is None and gateway.active is None:
         request_hold = hold(journal, fleet.sampled_s)
         mark = request_hold.mark if request_hold else ""
-        return SwitchTraffic(None, request_hold) if gateway.held != mark else None
+        starts = gateway.stopped and swap is not None
+        return SwitchTraffic(None, request_hold) if gateway.held != mark or starts else None
     if gateway.active or swap is None or swap.phase is Phase.SWITCH or gateway.answer(serving) is not Answer.YES:
         return None
     failed = serving == swap.target and failure(journal, swap, fleet)  # another program may answer on its port

@@ -26,7 +26,8 @@ def move(journal: Journal, fleet: FleetState, to: Deployment | None) -> LeaderEf
     if to is not None and fleet.gateway.answer(to) is not Answer.YES:
         return fleet.gateway.answer(to)
     request_hold = None if to else hold(journal)
-    return SwitchTraffic(to, request_hold) if fleet.replicated(journal) else Answer.UNKNOWN
+    switch = SwitchTraffic(to, request_hold, stopped=journal.stopping)
+    return switch if fleet.replicated(journal) else Answer.UNKNOWN
 
 
 def drained(source: Deployment, fleet: FleetState, *, restarts: bool = False) -> LeaderEffect | Answer:

@@ -37,6 +37,17 @@ def test_a_service_that_nobody_serves_answers_with_the_documented_503(live: Live
     assert live.facts.services["chat"].active is None
 
 
+def test_a_service_that_is_stopped_says_so_and_asks_for_no_retry(live: Live) -> None:
+    live.run(commands.switch_down("chat", stopped=True))
+
+    reply = live.ask(body={"model": "chat"})
+    assert (reply.status, reply.json["error"]["code"]) == (503, "stopped")
+    assert "retry-after" not in {name.lower() for name in reply.headers}
+    assert (live.facts.services["chat"].active, live.facts.services["chat"].stopped) == (None, True)
+    live.run(commands.switch_down("chat"))
+    assert is_documented_refusal(live.ask(body={"model": "chat"}))
+
+
 def test_an_engine_that_is_not_there_answers_with_the_same_503(live: Live) -> None:
     with live.engine("late", 9313):
         live.run(commands.switch_down("chat"))

@@ -23,6 +23,7 @@ RELEASE = "chat-0123456789"
         (commands.PROBE_EACH, "docker exec --interactive sparkops-gateway gateway probe-each"),
         (commands.switch("chat", Slot.GREEN, RELEASE), EXEC + "switch chat green chat-0123456789"),
         (commands.switch_down("chat"), EXEC + "switch chat down"),
+        (commands.switch_down("chat", stopped=True), EXEC + "switch chat down stopped"),
         (commands.hold("chat", RequestHold("1.2+", 300.0, 540.0, 500)), EXEC + "hold chat 1.2+ 300 540 500"),
         (commands.cut("chat", Slot.BLUE), EXEC + "cut chat blue"),
         (commands.forget("chat"), EXEC + "forget chat"),

@@ -146,6 +146,7 @@ class GatewayFront:
         return GatewayView(
             active=service.active.slot if service.active and not service.hold else None,
             held=service.hold.mark if service.hold and service.holds else "",
+            stopped=service.stopped,
             slots={item.slot: item.release for item in pointed},
             answers=answers,
             failures=failures,

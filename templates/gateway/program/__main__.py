@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import disk
 import haproxy
-from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, Pointed, Refused
+from disk import ACTIVE, DOWN, LOADED, RELEASES, SERVERS, SLOTS, STATE, STOPPED, Pointed, Refused
 from loading import attempt, configure, replace, start
 
 FORMAT = 2
@@ -30,7 +30,7 @@ def forget(service: str) -> None:
     """Remove a service without an active backend."""
     with disk.alone():
         if service in disk.services():
-            if active(service) != {DOWN}:
+            if not active(service) <= {DOWN, STOPPED}:
                 raise Refused(f"{service} is active, or its requests wait: switch it to down first")
             replace({f"services/{service}.cfg": ""})
             for slot in SLOTS:
@@ -78,12 +78,17 @@ def numeric(address: str) -> str:
 
 
 def switch(service: str, slot: str, release: str = "") -> None:
-    """Send the traffic of a service to the slot with `release`, or refuse it (`down`). Ends a hold."""
+    """Send the traffic of a service to the slot with `release`, or refuse it (`down`). Ends a hold.
+
+    `down stopped`: an operator has stopped the service, so that clients need not try again.
+    """
     with disk.alone():
-        target = DOWN if slot == "down" and service in disk.services() else slot_backend(service, slot)
-        if target != DOWN and disk.pointed(target)["release"] != release:
+        refuses = STOPPED if release == "stopped" else DOWN
+        target = refuses if slot == "down" and service in disk.services() else slot_backend(service, slot)
+        serves = target not in (DOWN, STOPPED)
+        if serves and disk.pointed(target)["release"] != release:
             raise Refused(f"{service} {slot} has release {disk.pointed(target)['release']}, expected {release}")
-        if target != DOWN and haproxy.ready(target) != disk.pointed(target)["servers"]:
+        if serves and haproxy.ready(target) != disk.pointed(target)["servers"]:
             servers = f"{haproxy.ready(target)}, expected {disk.pointed(target)['servers']}"
             raise Refused(f"{service} {slot} has servers {servers}: point it again")
         before = give(service, target)
@@ -100,7 +105,7 @@ def give(service: str, target: str) -> str | None:
     """
     before = haproxy.rows(ACTIVE)
     disk.activate({**before, **disk.active(), service: target})
-    haproxy.set_row(ACTIVE, service, target, target if target == DOWN else disk.waiting(service))
+    haproxy.set_row(ACTIVE, service, target, target if target in (DOWN, STOPPED) else disk.waiting(service))
     return before.get(service)
 
 

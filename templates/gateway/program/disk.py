@@ -30,7 +30,7 @@ GIVEN = re.compile(r"gateway\.cfg|one\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-
 ALIASES = re.compile(r"^# Further names: (.+)$", re.MULTILINE)
 BIND = re.compile(r"^  bind \S*:(\d+)", re.MULTILINE)
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
-DOWN, SERVERS, SLOTS = "be_down", 8, ("blue", "green")
+DOWN, STOPPED, SERVERS, SLOTS = "be_down", "be_stopped", 8, ("blue", "green")
 PATIENCE_S = 20.0
 
 

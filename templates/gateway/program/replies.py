@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 
 import disk
@@ -41,11 +41,18 @@ def models() -> list[dict[str, object]]:
             "owned_by": "sparkops",
             "root": service,
             "release": disk.pointed(active[service])["release"] if active.get(service) in disk.backends() else None,
-            "state": "serving" if active.get(service) in disk.backends() else "waiting" if service in holds else "down",
+            "state": state(service, active.get(service, disk.DOWN), holds),
         }
         for service in disk.services()
         for name in (service, *disk.aliases(service))
     ]
+
+
+def state(service: str, backend: str, holds: Mapping[str, object]) -> str:
+    """Return the state of a service, as the list of models has it."""
+    if backend in disk.backends():
+        return "serving"
+    return "waiting" if service in holds else "stopped" if backend == disk.STOPPED else "down"
 
 
 def answer(method: str, path: str) -> tuple[int, str]:

@@ -122,6 +122,17 @@ def test_a_rebuilt_gateway_gives_the_traffic_to_what_serves_but_for_a_new_releas
     assert isinstance(step(baking, fleet(baking, ended[1], gateway=view(""))), WriteJournal)
 
 
+def test_clients_of_a_stopped_service_are_told_so_until_it_starts_again() -> None:
+    stopping = SERVES.changed(stopping=True)
+    offline = stopping.offline()
+    starting = offline.begun("i", Mode.FIRST, NEW, automatic=True)
+    told = replace(view(""), stopped=True)
+
+    assert step(stopping, fleet(stopping, gateway=view())) == SwitchTraffic(None, stopped=True)
+    assert not isinstance(step(offline, fleet(offline, gateway=told)), SwitchTraffic)
+    assert step(starting, fleet(starting, gateway=told)) == SwitchTraffic(None)
+
+
 def test_only_garbage_is_remembered_while_its_guard_is_silent() -> None:
     """Whether a release answers, the gateway shows as well."""
     dumb = SERVES.changed(trouble="a does not answer")
