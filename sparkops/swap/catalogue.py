@@ -66,7 +66,7 @@ DISK_LOW_GIB = 20.0
 """Free disk in GiB below which a node is about to have no room for the next image: a vLLM image has 15 to 20 GiB."""
 
 CATALOGUE: Mapping[Code, Entry] = {
-    Code.PROMOTED: Entry(Severity.INFO, "a release serves: its swap, rollback or first deploy is complete"),
+    Code.PROMOTED: Entry(Severity.INFO, "a release is promoted: a deploy or rollback has succeeded"),
     Code.REVERTED: Entry(Severity.WARNING, "a swap failed and was reverted"),
     Code.CANCELLED: Entry(Severity.INFO, "an operator cancelled a swap"),
     Code.STOPPED: Entry(Severity.INFO, "a service is stopped"),

@@ -32,15 +32,17 @@ class SwapEvent:
 
 def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     """Yield the events between two journals, in order."""
-    recorded = {(outcome.intent, outcome.result) for outcome in old.outcomes}
-    fresh = [outcome for outcome in new.outcomes if (outcome.intent, outcome.result) not in recorded]
+    recorded = {(outcome.intent, outcome.result, outcome.why) for outcome in old.outcomes}
+    fresh = [item for item in new.outcomes if (item.intent, item.result, item.why) not in recorded]
     for outcome in fresh:
         if outcome.result == "accepted":
-            yield SwapEvent("intent", f"intent {outcome.intent} accepted", more={"intent": outcome.intent})
+            yield _accepted(new, outcome)
     yield from _swap(old.swap, new.swap)
     for outcome in fresh:
         if outcome.result != "accepted":
             yield _end(old, new, outcome)
+    if old.warm and old.warm not in new.deployments:
+        yield SwapEvent("note", f"{old.warm.release} is kept warm no longer")
     yield from _stop(old, new)
     if old.hold != new.hold:
         text = f"on hold: {new.hold}" if new.hold else "hold released"
@@ -55,6 +57,18 @@ def narrate(old: Journal, new: Journal) -> Iterator[SwapEvent]:
         yield SwapEvent("trouble", f"needs an operator: {reason(new.trouble)}", more=more)
 
 
+def _accepted(new: Journal, outcome: Outcome) -> SwapEvent:
+    """Return what was accepted: verb and sender, and of a swap its release, mode and nodes."""
+    intent, swap = outcome.intent, new.swap
+    more: dict[str, Any] = {"intent": intent, "verb": outcome.verb or None, "by": outcome.by or None}
+    text = outcome.sender or f"intent {intent}"
+    if swap is None or swap.intent != intent:
+        return SwapEvent("intent", f"{text}: accepted", more=more)
+    nodes = sorted(swap.target.nodes)
+    more |= {"release": swap.target.release, "mode": swap.way, "nodes": nodes}
+    return SwapEvent("intent", f"{text}: {swap.target.release}, mode {swap.way}, on {' and '.join(nodes)}", more=more)
+
+
 def _swap(old: Swap | None, new: Swap | None) -> Iterator[SwapEvent]:
     if new is None:
         return
@@ -62,6 +76,8 @@ def _swap(old: Swap | None, new: Swap | None) -> Iterator[SwapEvent]:
         yield SwapEvent("failure", f"{new.why}; {'retrying' if new.reverting == old.reverting else 'rolling back'}")
     if old is None or (old.key, old.phase) != (new.key, new.phase):
         yield SwapEvent("phase", f"{new.target.release}: {new.phase}", more=_phase(new))
+        if new.phase is Phase.PROMOTE and not new.retries:  # a return and a restart are told as such
+            yield SwapEvent("note", f"{new.target.release} is promoted", more=noted(Code.PROMOTED, new.target.release))
 
 
 def _phase(swap: Swap) -> dict[str, Any]:
@@ -80,7 +96,7 @@ def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:
     if new.deployments or new.stopping or not (old.stopping or old.halting):
         return
     if not new.halting:
-        more = {"result": "stopped", "exit_code": DONE, **noted(Code.STOPPED)}
+        more = {"intent": "", "result": "stopped", "exit_code": DONE, **noted(Code.STOPPED)}
         yield SwapEvent("end", f"{new.service} is stopped", more=more)
     elif old.stopping:
         yield SwapEvent("note", f"stopping {', '.join(f'{rank.container} on {rank.node}' for rank in new.halting)}")
@@ -89,13 +105,14 @@ def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:
 def _end(old: Journal, new: Journal, outcome: Outcome) -> SwapEvent:
     """Return the end of a swap: the release that serves, and the exit code for its followers."""
     swap, serves = old.swap, new.active.release if new.active else ""
-    more: dict[str, Any] = {"release": serves, "mode": swap.way if swap else ""}
+    more: dict[str, Any] = {"intent": outcome.intent, "release": serves, "mode": swap.way if swap else ""}
     if outcome.result == "done":
         more |= {"result": "done", "exit_code": DONE}
-        if swap and not swap.restarts:  # the restart was told when it began
-            more |= noted(Code.PROMOTED, serves)
         why = f"{outcome.why}; " if swap and swap.reverting else ""  # a return that was given up
         return SwapEvent("end", f"{why}{serves} serves" if serves else "done", more=more)
+    if outcome.result == "stopped":
+        more |= {"result": "stopped", "exit_code": FAILED, "release": "", "why": outcome.why}
+        return SwapEvent("end", f"{swap.target.release if swap else old.service}: {outcome.why}", more=more)
     offline = swap and swap.stops_source and (swap.reverting or swap.reached(Phase.QUIESCE))
     result = "cancelled" if outcome.why in ("cancelled", "held") else "reverted"
     code, step = Code.CANCELLED if result == "cancelled" else Code.REVERTED, f"sparkops history {old.service}"

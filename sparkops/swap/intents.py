@@ -2,77 +2,122 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sparkops.swap.fleet_state import FleetState, why_deposed
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import ROLLBACK, Journal, present
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
 from sparkops.swap.orders import traffic
 from sparkops.swap.phases import ended, leased
 
+MOST_SENDER = 128
+"""Most characters of a sender, and of the verb of a deploy: both are kept in the journal, and shown to people."""
+ON_HOLD = " is on hold: "
+"""Between a service and the reason of its hold, in the refusal of every other intent."""
+
 
 @dataclass(frozen=True, slots=True)
-class Deploy:
-    """Replace the active release. `mode` was planned from the memory of the nodes; a rollback is a deploy as well."""
+class _Sent:
+    """What all intents have. `revision`: that of the journal for which it was made. `by`: its sender, as `ann@laptop`.
+
+    Raises ValueError for a sender that is too long or has control characters: other operators read it.
+    """
 
     id: str
     revision: int
+    by: str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_shown("by", self.by)
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy(_Sent):
+    """Replace the active release. `mode` was planned from the memory of the nodes; a rollback is a deploy as well."""
+
     target: Deployment
     mode: Mode
     automatic: bool = True
     without: frozenset[str] = frozenset()
     """Nodes that the operator gives up: their engines stay down if they return."""
+    verb: str = "deploy"
+    """What the operator has typed, such as `rollback`."""
     kind: Literal["deploy"] = "deploy"
+
+    def __post_init__(self) -> None:
+        require_shown("by", self.by)
+        require_shown("verb", self.verb)
 
 
 @dataclass(frozen=True, slots=True)
-class Promote:
+class Promote(_Sent):
     """Keep a release that waits for promotion."""
 
-    id: str
-    revision: int
     kind: Literal["promote"] = "promote"
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(_Sent):
     """Revert an unfinished swap to the old release."""
 
-    id: str
-    revision: int
     kind: Literal["cancel"] = "cancel"
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """Stop the service."""
+class Stop(_Sent):
+    """Stop the service. `force`: also in the middle of a swap, whose operator waits for its end."""
 
-    id: str
-    revision: int
+    force: bool = False
     kind: Literal["stop"] = "stop"
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(_Sent):
     """Block changes; an empty reason ends a hold."""
 
-    id: str
-    revision: int
     reason: str
     kind: Literal["hold"] = "hold"
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(_Sent):
     """Give up a stopped service: free its names and port at the gateway, and list it no longer."""
 
-    id: str
-    revision: int
     kind: Literal["forget"] = "forget"
 
 
-Intent = Deploy | Promote | Cancel | Stop | Hold | Forget
+@dataclass(frozen=True, slots=True)
+class EndWarm(_Sent):
+    """Stop the old release that is only kept warm, before its time."""
+
+    kind: Literal["end-warm"] = "end-warm"
+
+
+Intent = Deploy | Promote | Cancel | Stop | Hold | Forget | EndWarm
+
+
+def require_shown(name: str, text: str) -> None:
+    """Raise ValueError for a text that must not be shown: a long one, or one with control characters."""
+    if len(text) > MOST_SENDER or not text.isprintable():
+        raise ValueError(f"{name}: expected up to {MOST_SENDER} printable characters, got {text[:MOST_SENDER]!r}")
+
+
+def verb_of(intent: Intent) -> str:
+    """Return the verb that sends an intent, as the history names it."""
+    match intent:
+        case Deploy(verb=verb):
+            return verb
+        case Cancel():
+            return ROLLBACK
+        case Hold(reason=""):
+            return "hold --off"
+        case Forget():
+            return "stop --forget"
+        case EndWarm():
+            return "node drain"
+        case _:
+            return intent.kind
 
 
 CHANGED = "the service has changed since this plan; plan again"
@@ -101,11 +146,20 @@ def changing(journal: Journal) -> str:
     if journal.stopping:
         return f"{journal.service} is being stopped"
     swap = journal.unfinished
-    return f"{journal.service}: a swap to {swap.target.release} is in phase '{swap.phase}'" if swap else ""
+    if swap is None:
+        return ""
+    sender = journal.sender(swap.intent)
+    text = f"{journal.service}: a swap to {swap.target.release} is in phase '{swap.phase}'"
+    return f"{text}, {sender}" if sender else text
 
 
 def accept(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
     """Return the journal that accepts an intent, or the reason why nothing changes."""
+    reply = _decided(journal, intent, fleet)
+    return reply.signed(intent.id, verb_of(intent), intent.by) if isinstance(reply, Journal) else reply
+
+
+def _decided(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
     if known := journal.outcome(intent.id):
         return NothingToDo(f"already {known.result}")
     if blocked := _blocked(journal, intent, fleet):
@@ -123,6 +177,8 @@ def accept(journal: Journal, intent: Intent, fleet: FleetState) -> Reply:
             return _hold(journal, intent, fleet)
         case Forget():
             return _forget(journal, intent)
+        case EndWarm():
+            return _end_warm(journal, intent)
 
 
 def _blocked(journal: Journal, intent: Intent, fleet: FleetState) -> Refused | None:
@@ -137,7 +193,7 @@ def _blocked(journal: Journal, intent: Intent, fleet: FleetState) -> Refused | N
     if journal.stopping:
         return Refused(changing(journal), busy=True)
     if journal.hold and not isinstance(intent, Hold):
-        return Refused(f"{journal.service} is on hold: {journal.hold}", busy=True)
+        return Refused(f"{journal.service}{ON_HOLD}{journal.hold}", busy=True)
     return None
 
 
@@ -206,21 +262,29 @@ def fails(journal: Journal, fleet: FleetState) -> bool:
 def _promote(journal: Journal, intent: Promote) -> Reply:
     swap = journal.swap
     if swap is None or swap.automatic or swap.reverting:
-        return Refused("no release waits for promotion")
+        return NothingToDo("no release waits for promotion")
     return journal.noted(intent.id, "accepted", swap=replace(swap, automatic=True))
 
 
 def _cancel(journal: Journal, intent: Cancel) -> Reply:
-    swap = journal.swap
-    if swap is None or swap.retries or swap.reached(Phase.PROMOTE):
-        return Refused("no unfinished swap to cancel")
+    swap = journal.unfinished
+    if swap is None:
+        return NothingToDo("no unfinished swap")
+    if swap.retries or swap.reached(Phase.PROMOTE):
+        return Refused(changing(journal), busy=True)
     return journal.reverted("cancelled").noted(intent.id, "accepted")
 
 
 def _stop(journal: Journal, intent: Stop) -> Reply:
     if journal.active is None and journal.swap is None:
         return NothingToDo(f"{journal.service} does not run")
-    return journal.noted(intent.id, "accepted", stopping=True)
+    swap, stopping = journal.unfinished, journal.noted(intent.id, "accepted", stopping=True)
+    if swap is None or swap.restarts:  # nobody waits for the end of a restart by the leader
+        return stopping
+    if not intent.force and not journal.trouble:
+        return Refused(changing(journal), busy=True)
+    when = f"in phase '{swap.phase}'" if swap.reached(Phase.SWITCH) else "while it started"
+    return stopping.cut_short(f"stopped by {intent.by or 'an operator'} {when}")
 
 
 def _forget(journal: Journal, intent: Forget) -> Reply:
@@ -232,15 +296,25 @@ def _forget(journal: Journal, intent: Forget) -> Reply:
     if journal.stopped:
         ranks = ", ".join(f"{rank.container} on {rank.node}" for rank in journal.stopped)
         return Refused(f"{journal.service}: no guard has confirmed that these have stopped: {ranks}", busy=True)
-    return journal.noted(intent.id, "accepted", forgotten=True, previous=None, trouble="")
+    return journal.noted(intent.id, "accepted", forgotten=True, previous=None, earlier=None, trouble="")
+
+
+def _end_warm(journal: Journal, intent: EndWarm) -> Reply:
+    """End the swap as the end of the warm time does: nothing sends requests to the old release any more."""
+    if journal.warm is None:
+        return NothingToDo("no release is only kept warm")
+    ended = journal.settled(present(journal.swap).why)
+    return replace(ended.noted(intent.id, "accepted"), revision=ended.revision)
 
 
 def _hold(journal: Journal, intent: Hold, fleet: FleetState) -> Reply:
     """Set or end a hold. It reverts a swap that has not switched, so a release must serve."""
+    if not intent.reason and not journal.hold:
+        return NothingToDo("nothing was held")
     if not intent.reason:
         return journal.noted(intent.id, "accepted", hold="")
     if fleet.gateway is None or fleet.gateway.answer(traffic(journal)) is not Answer.YES:
-        return Refused(f"{journal.service} does not serve; cancel the swap first")
+        return Refused(f"{journal.service} does not serve; roll the swap back first")
     swap = journal.swap
     stops = swap is not None and not swap.reached(Phase.SWITCH)
     changed = journal.reverted("held") if stops else journal

@@ -10,6 +10,8 @@ from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
 
 SCHEMA = 2
 Present = TypeVar("Present")
+ROLLBACK = "rollback"
+"""The verb of an intent that returns to an earlier release."""
 OUTCOMES = 16  # outcomes kept, so that a repeated intent gets its first result
 HOUR_S = 3600.0
 RESTARTS = 3
@@ -22,11 +24,18 @@ may be late after a boot."""
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of an intent: accepted, done, reverted or refused, and why."""
+    """The result of an intent: accepted, done, reverted or stopped, and why; with its verb and its sender."""
 
     intent: str
     result: str
     why: str = ""
+    verb: str = ""
+    by: str = ""
+
+    @property
+    def sender(self) -> str:
+        """Verb and sender, as `rollback by ann@laptop`; empty for an intent of an older client, without a sender."""
+        return f"{self.verb} by {self.by}" if self.by else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +90,12 @@ class Swap:
 
     @property
     def before(self) -> Deployment | None:
-        """The previous release once the target is promoted. A move of a release keeps the one that served before it."""
+        """The previous release once the target is promoted. A move of a release keeps the one that served before it.
+
+        So does a start after a stop, where nothing serves.
+        """
         source, previous = self.source, self.previous
-        moved = source is not None and source.release == self.target.release
+        moved = source is None or source.release == self.target.release
         kept = previous is not None and previous.release != self.target.release
         return previous if self.reverting or (moved and kept) else source
 
@@ -131,6 +143,11 @@ class Journal:
     revision: int = 0
     active: Deployment | None = None
     previous: Deployment | None = None
+    """The release before the active one; of a stopped service, the one that it has stopped."""
+    earlier: Deployment | None = None
+    """Of a stopped service: the release before `previous`."""
+    withdrawn: str = ""
+    """The release that the last rollback has left: another rollback does not go forward to it."""
     swap: Swap | None = None
     stopped: tuple[RankSpec, ...] = ()
     """Containers that must not run, until their guards confirm it. A node that returns gets its own from here."""
@@ -185,9 +202,20 @@ class Journal:
         """Return the outcome of an intent; None if it is not kept any more."""
         return next((outcome for outcome in reversed(self.outcomes) if outcome.intent == intent), None)
 
+    def sender(self, intent: str) -> str:
+        """Return verb and sender of an intent; empty if they are not known."""
+        outcome = self.outcome(intent)
+        return outcome.sender if outcome else ""
+
     def _with(self, intent: str, result: str, why: str = "") -> tuple[Outcome, ...]:
         others = tuple(outcome for outcome in self.outcomes if outcome.intent != intent)
-        return (*others, Outcome(intent, result, why))[-OUTCOMES:]
+        known = self.outcome(intent) or Outcome(intent, result)
+        return (*others, replace(known, result=result, why=why))[-OUTCOMES:]
+
+    def signed(self, intent: str, verb: str, by: str) -> Journal:
+        """Return the journal with verb and sender of the intent that it accepts: no revision of its own."""
+        signed = (replace(item, verb=verb, by=by) if item.intent == intent else item for item in self.outcomes)
+        return replace(self, outcomes=tuple(signed))
 
     def noted(self, intent: str, result: str, **changes: Any) -> Journal:
         """Return the journal with the outcome of an intent and further changes."""
@@ -207,8 +235,10 @@ class Journal:
 
         What was to stop before stops, a container of `target` as well: it may be about to end.
         """
+        again = self.active is None and self.previous is not None and self.previous.release == target.release
+        previous = self.earlier if again else self.previous
         swap = Swap(
-            intent, mode, target, self.active, self._key(), PHASES[mode][0], automatic=automatic, previous=self.previous
+            intent, mode, target, self.active, self._key(), PHASES[mode][0], automatic=automatic, previous=previous
         )
         started = {rank.place for rank in target.ranks}
         stopped = self._stopped(rank for rank in retire if rank.place not in started)
@@ -233,8 +263,19 @@ class Journal:
             return self.settled(swap.why)
         changes: dict[str, Any] = {"swap": replace(swap, phase=phase), "trouble": ""}
         if phase is Phase.PROMOTE:
-            changes |= {"active": swap.target, "previous": swap.before, "restarts": 0}
+            changes |= {"active": swap.target, "previous": swap.before, "restarts": 0, "earlier": None}
+            changes["withdrawn"] = self.withdrawn if swap.retries else self._left_by(swap)
+        if phase is Phase.RETIRE and not swap.reverting:  # the old release is only kept warm
+            changes["outcomes"] = self._with(swap.intent, "done", swap.why)
         return self.changed(**changes)
+
+    def _left_by(self, swap: Swap) -> str:
+        """Return what the last rollback has left, once a swap is promoted; to return to it by name ends that."""
+        outcome, release, left = self.outcome(swap.intent), swap.target.release, swap.before
+        if release == self.withdrawn:
+            return ""
+        returns = outcome is not None and outcome.verb == ROLLBACK
+        return left.release if returns and left and left.release != release else self.withdrawn
 
     def _over(self, ranks: Iterable[RankSpec], result: str, why: str, **changes: Any) -> Journal:
         """End the swap with a result; these containers stop."""
@@ -272,11 +313,16 @@ class Journal:
         """Give up a service whose last release is lost: the rest of its swap stops."""
         return self._over(self._ranks, "reverted", f"{present(self.swap).target.release} is lost", active=None)
 
+    def cut_short(self, why: str) -> Journal:
+        """Return the journal with the end of the swap's intent, which a stop ends: no revision of its own."""
+        return replace(self, outcomes=self._with(present(self.swap).intent, "stopped", why))
+
     def offline(self) -> Journal:
         """End a stop: everything that ran is stopped once the gateway sends no request to it."""
         previous, stopped = self.active or self.previous, self._stopped(self._ranks)
         changes = {"active": None, "previous": previous, "swap": None, "stopping": False, "stopped": stopped}
-        return self.changed(trouble="", restarts=0, **changes)
+        earlier = self.previous if self.active else self.earlier
+        return self.changed(trouble="", restarts=0, earlier=earlier, **changes)
 
     @property
     def _ranks(self) -> Iterator[RankSpec]:

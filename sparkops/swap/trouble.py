@@ -82,7 +82,7 @@ def _of_release(journal: Journal, service: str, why: str, missing: Collection[st
 def _of_swap(journal: Journal, service: str, why: str, missing: Collection[str]) -> Iterator[str]:
     """Yield the way out of a swap: what it waits for is shown by doctor.
 
-    It is cancelled where the old release may return: a return has none, nor has a first deploy.
+    It is rolled back where the old release may return: a return has none, nor has a first deploy.
     """
     swap = present(journal.swap)
     waits = why.startswith("no progress in phase")

@@ -36,7 +36,71 @@ def kinds(old: Journal, new: Journal) -> list[str]:
 def test_an_accepted_intent_and_its_first_phase_are_told() -> None:
     texts = [event.text for event in narrate(SERVING, begun(Mode.ACROSS))]
 
-    assert texts == ["intent i1 accepted", "new: prepare"]
+    assert texts == ["intent i1: new, mode across, on n1", "new: prepare"]
+
+
+def test_an_intent_is_told_with_its_verb_its_sender_and_where_it_goes() -> None:
+    signed = begun(Mode.ACROSS).signed("i1", "rollback", "ann@laptop")
+    held = SERVING.noted("i2", "accepted", hold="audit").signed("i2", "hold", "ann@laptop")
+
+    (deploy, _), (hold, _) = narrate(SERVING, signed), narrate(SERVING, held)
+
+    assert deploy.text == "rollback by ann@laptop: new, mode across, on n1"
+    named = {
+        "intent": "i1",
+        "verb": "rollback",
+        "by": "ann@laptop",
+        "release": "new",
+        "mode": "across",
+        "nodes": ["n1"],
+    }
+    assert deploy.more == named
+    assert hold.text == "hold by ann@laptop: accepted"
+
+
+def test_a_promotion_is_told_at_once_and_the_end_of_its_swap_before_the_warm_time() -> None:
+    baked = begun(Mode.ACROSS, Phase.BAKE)
+    promoted = baked.advanced()
+    drained = promoted.advanced()
+    warm = drained.advanced()
+
+    phase, notice = narrate(baked, promoted)
+    assert (phase.kind, notice.text, notice.more["notice"]["code"]) == ("phase", "new is promoted", "PROMOTED")
+    assert kinds(promoted, drained) == ["phase"]
+    _, end = narrate(drained, warm)
+    assert (end.kind, end.text, end.more["exit_code"], end.more["intent"]) == ("end", "new serves", 0, "i1")
+    assert "notice" not in end.more, "the promotion was told"
+
+
+@pytest.mark.parametrize("ends", ["in time", "deploy", "stop"])
+def test_the_end_of_the_warm_time_is_told_however_it_ends(ends: str) -> None:
+    warm = replace(begun(Mode.ACROSS, Phase.DRAIN), active=NEW).advanced()
+    other = deployment("other", Slot.BLUE)
+    after = {
+        "in time": warm.advanced(),
+        "deploy": replace(warm, swap=None).begun("i2", Mode.BESIDE, other, automatic=True),
+        "stop": warm.noted("i2", "accepted", stopping=True).offline(),
+    }[ends]
+
+    texts = [event.text for event in narrate(warm, after)]
+    assert "old is kept warm no longer" in texts
+    back = warm.begun("i2", Mode.BESIDE, OLD, automatic=True)
+    assert "old is kept warm no longer" not in [event.text for event in narrate(warm, back)]
+
+
+def test_a_stop_in_the_middle_of_a_swap_ends_it_with_1_and_the_name_of_who_stopped_it() -> None:
+    starting = begun(Mode.ACROSS, Phase.LOAD)
+    stopping = starting.noted("i2", "accepted", stopping=True).cut_short("stopped by bob@desk while it started")
+
+    (_, end) = narrate(starting, stopping)
+
+    assert (end.kind, end.text) == ("end", "new: stopped by bob@desk while it started")
+    assert (end.more["intent"], end.more["result"], end.more["exit_code"], end.more["release"]) == (
+        "i1",
+        "stopped",
+        1,
+        "",
+    )
 
 
 def test_each_phase_is_told_once() -> None:
@@ -120,5 +184,5 @@ def test_a_stop_does_not_wait_for_a_node_that_was_given_up() -> None:
 def test_a_hold_is_told_when_it_begins_and_ends() -> None:
     on_hold = SERVING.noted("i3", "accepted", hold="audit")
 
-    assert [event.text for event in narrate(SERVING, on_hold)] == ["intent i3 accepted", "on hold: audit"]
+    assert [event.text for event in narrate(SERVING, on_hold)] == ["intent i3: accepted", "on hold: audit"]
     assert kinds(on_hold, on_hold.noted("i4", "accepted", hold="")) == ["intent", "note"]

@@ -233,14 +233,15 @@ class Lead:
             self._note_restart(journal.swap, journal.restarts)
         self.attempts.forget()
         now_s = self.clock()
-        if journal.swap and (old.swap is None or old.swap.intent != journal.swap.intent):
+        events = list(narrate(old, journal))
+        for event in events:
+            self.note(self._measured(event, now_s) if event.kind == "end" else event)
+        begins = journal.swap and (old.swap is None or old.swap.intent != journal.swap.intent)
+        stops = journal.stopping and not old.stopping
+        if begins or stops or any(event.kind == "end" for event in events):  # the next end is that of another intent
             self.times, self.cut = [], 0
         if journal.swap and (old.swap is None or old.swap.phase is not journal.swap.phase):
             self.times.append((journal.swap.phase.value, now_s))
-        for event in narrate(old, journal):
-            self.note(self._measured(event, now_s) if event.kind == "end" else event)
-        if not (journal.swap or journal.stopping or journal.halting):  # the next end is that of another intent
-            self.times, self.cut = [], 0
         self.wake.set()
         self.written()
 

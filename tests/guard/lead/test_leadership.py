@@ -18,7 +18,7 @@ from sparkops.guard.disk.state import Membership, Peer, State
 from sparkops.guard.follow.follower import Follower
 from sparkops.guard.lead.gateway_front import GatewayContainer, GatewayFront
 from sparkops.guard.lead.lead import Lead
-from sparkops.guard.lead.leadership import Leadership
+from sparkops.guard.lead.leadership import INTENT, Leadership
 from sparkops.guard.lead.operator_requests import OperatorRequests
 from sparkops.guard.lead.peers import ServiceOrders
 from sparkops.names import Slot
@@ -27,7 +27,7 @@ from sparkops.serving import service_state
 from sparkops.serving.service_state import unreported
 from sparkops.swap.fleet_state import EngineState, FleetState, Report
 from sparkops.swap.follower import Local, Record, reconcile
-from sparkops.swap.intents import Forget, NothingToDo, Refused
+from sparkops.swap.intents import Forget, NothingToDo, Refused, Stop
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Limits, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import Armed, order
@@ -37,7 +37,7 @@ RELEASE = Deployment("q-1", Slot.BLUE, (Replica((RankSpec("n1", "q-1-r0"),)),))
 PATIENCE_S = 60.0
 IDLE_S = 3600.0
 """So long that a test only sees turns and exchanges that an event causes."""
-ACCEPTED = {"result": "accepted", "why": "", "code": 0, "last": 1}
+ACCEPTED = {"result": "accepted", "why": "", "code": 0, "last": 2}
 
 
 @dataclass
@@ -75,7 +75,7 @@ def leadership(tmp_path: Path, wire: Wire) -> Iterator[Leadership]:
     state = State(tmp_path)
     state.write_membership(Membership("n1", bytes(32), {"n2": Peer("127.0.0.1", 1)}))
     for service in ("chat", "other"):
-        state.write_journal(Journal(service, "n1", peers=("n2",), revision=1))
+        state.write_journal(Journal(service, "n1", peers=("n2",), revision=1, hold="exam"))
     follower = Follower(state, LocalNode("n1"), print)
     leader = Leadership(state, RecordingNode("n1"), follower, lambda *_: wire, print, idle_s=IDLE_S)
     leader.start()
@@ -297,3 +297,12 @@ def test_a_leader_of_a_rebuild_gets_its_guards_although_a_swap_is_in_progress(
 
     assert [*leadership.members.own().peers] == ["n2"]
     assert chat.journal.peers == ("n2",)
+
+
+@pytest.mark.parametrize("by", ["x" * 129, "ann\x1b[2J", "ann\nbob", "\u202enna"])
+def test_a_sender_that_could_garble_what_others_read_is_refused(by: str) -> None:
+    stop = {"kind": "stop", "id": "i", "revision": 1}
+
+    with pytest.raises(ValueError, match="by: expected up to 128 printable characters"):
+        INTENT.validate_python({**stop, "by": by})
+    assert INTENT.validate_python(stop) == Stop("i", 1), "that of an older client has none"

@@ -228,7 +228,7 @@ def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, 
     requests: tuple[tuple[str, Callable[[str, int], Intent] | None], ...] = (
         ("cancel", Cancel),
         ("promote", Promote),
-        ("stop", Stop),
+        ("stop", lambda id_, revision: Stop(id_, revision, force=True)),
         ("forget", Forget),
         ("hold", lambda id_, revision: Hold(id_, revision, "exam")),
         ("move", _move(journal)),

@@ -13,6 +13,7 @@ from sparkops.swap.intents import (
     CHANGED,
     Cancel,
     Deploy,
+    EndWarm,
     Forget,
     Hold,
     Intent,
@@ -226,22 +227,64 @@ def test_promote_is_refused_while_the_old_release_returns() -> None:
 
 
 def test_only_a_swap_that_goes_forward_and_is_not_promoted_is_cancelled() -> None:
-    refused = (
-        Story.of("across").until(Phase.RETIRE),
+    ended = (Story.of("across").until(Phase.RETIRE), Story.of("across").settle())
+    busy = (
         Story.of("in-place").until(Phase.BAKE).fault("b-r0 is hung").until(Phase.LOAD),
         Story.of("pair in-place").settle().fault("b-r1 is stopped").until(Phase.LOAD),
-        Story.of("across").settle(),
     )
 
-    for story in refused:
-        assert why(story.reply(Cancel("late", story.journal.revision))) == "no unfinished swap to cancel"
+    for story in ended:
+        assert story.reply(Cancel("late", story.journal.revision)) == NothingToDo("no unfinished swap")
+    for story in busy:
+        reply = story.reply(Cancel("late", story.journal.revision))
+        assert isinstance(reply, Refused)
+        assert (reply.busy, "is in phase 'wait until ready'" in reply.why) == (True, True)
+
+
+def test_a_stop_ends_a_swap_only_by_force_and_says_who_has_stopped_it() -> None:
+    story = Story.of("across").until(Phase.LOAD)
+    stop = Stop("stop", story.journal.revision, by="bob@desk")
+    refused = story.reply(stop)
+
+    assert isinstance(refused, Refused)
+    assert (refused.busy, refused.why) == (True, "chat: a swap to b is in phase 'wait until ready'")
+    stopping = story.reply(replace(stop, force=True))
+    assert isinstance(stopping, Journal)
+    assert stopping.revision == story.journal.revision + 1
+    assert [(item.result, item.why) for item in stopping.outcomes if item.intent == story.journal.swap.intent] == [  # type: ignore[union-attr]
+        ("stopped", "stopped by bob@desk while it started")
+    ]
+
+
+@pytest.mark.parametrize("phase", [Phase.RETIRE, None])
+def test_a_stop_needs_no_force_where_no_swap_is_in_progress(phase: Phase | None) -> None:
+    story = Story.of("across").until(phase) if phase else Story.of("across").settle()
+
+    assert isinstance(story.reply(Stop("stop", story.journal.revision)), Journal)
+
+
+def test_a_warm_release_is_ended_before_its_time_and_only_a_warm_one() -> None:
+    story = Story.of("across").until(Phase.RETIRE)
+    loading = Story.of("across").until(Phase.LOAD)
+
+    reply = story.reply(EndWarm("end", story.journal.revision))
+    assert isinstance(reply, Journal)
+    assert (reply.swap, [rank.container for rank in reply.stopped]) == (None, ["a-r0"])
+    assert (reply.revision, reply.active) == (story.journal.revision + 1, story.journal.active)
+    assert loading.reply(EndWarm("end", loading.journal.revision)) == NothingToDo("no release is only kept warm")
+
+
+@pytest.mark.parametrize("by", ["x" * 129, "ann\x1b[2J", "ann\nbob", "\u202enna"])
+def test_a_sender_that_would_garble_a_history_is_refused(by: str) -> None:
+    with pytest.raises(ValueError, match="by: expected up to 128 printable characters"):
+        Promote("i", 1, by=by)
 
 
 @pytest.mark.parametrize("phase", [Phase.PREPARE, Phase.LOAD])
 def test_a_first_deploy_is_stopped_as_well(phase: Phase) -> None:
     story = Story.of("first").until(phase)
 
-    assert story.ask(Stop)
+    assert story.ask(lambda id_, revision: Stop(id_, revision, force=True))
     assert traffic(story.journal) is None
     assert (story.settle().running, story.journal.swap) == ([], None)
 
@@ -289,12 +332,14 @@ def test_a_service_that_only_the_gateway_knows_is_forgotten() -> None:
 
 def test_a_hold_needs_a_release_that_serves_and_its_end_needs_none() -> None:
     story = failing()
-    refusal = "chat does not serve; cancel the swap first"
+    refusal = "chat does not serve; roll the swap back first"
     hold = Hold("hold", story.journal.revision, "exam")
 
     assert why(story.reply(hold)) == refusal
     assert why(answer(story.world, story.journal, hold, gateway=None)) == refusal
-    assert isinstance(story.reply(replace(hold, reason="")), Journal)
+    assert story.reply(replace(hold, reason="")) == NothingToDo("nothing was held")
+    held = story.journal.changed(hold="exam")
+    assert isinstance(answer(story.world, held, Hold("off", held.revision, "")), Journal)
 
 
 def test_a_hold_before_the_old_release_lost_its_traffic_costs_no_request() -> None:

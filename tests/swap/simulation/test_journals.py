@@ -80,10 +80,37 @@ def test_after_a_stop_the_release_that_served_last_is_the_previous_one() -> None
 
     assert story.ask(lambda name, revision: Deploy(name, revision, C, Mode.FIRST))
     story.until(Phase.LOAD)
-    assert story.ask(Stop)
+    assert story.ask(lambda name, revision: Stop(name, revision, force=True))
     story.settle()
 
     assert (story.running, story.journal.previous and story.journal.previous.release) == ([], "b")
+
+
+@pytest.mark.parametrize(("starts", "previous"), [("b", "a"), ("c", "b")])
+def test_after_a_stop_the_previous_release_is_the_one_before_what_starts(starts: str, previous: str) -> None:
+    story = Story.of("in-place").settle().operator("stop").settle()
+    journal = story.journal
+    assert (journal.previous and journal.previous.release, journal.earlier and journal.earlier.release) == ("b", "a")
+    target = journal.previous if starts == "b" else C
+    assert target
+
+    assert story.ask(lambda name, revision: Deploy(name, revision, target, Mode.FIRST))
+    journal = story.settle().journal
+
+    assert journal.active == target
+    assert (journal.previous and journal.previous.release, journal.earlier) == (previous, None)
+
+
+def test_a_rollback_notes_the_release_that_it_leaves_until_that_is_named() -> None:
+    story = Story.of("across").settle()
+    old, new = story.journal.previous, story.journal.active
+    assert old
+    assert new
+
+    assert story.ask(lambda name, revision: Deploy(name, revision, old, Mode.ACROSS, verb="rollback"))
+    assert (story.settle().journal.active, story.journal.withdrawn) == (old, new.release)
+    assert story.ask(lambda name, revision: Deploy(name, revision, new, Mode.ACROSS, verb="rollback"))
+    assert (story.settle().journal.active, story.journal.withdrawn) == (new, ""), "it is rolled back again as before"
 
 
 def test_a_stop_names_what_may_still_run_but_on_nodes_that_were_given_up() -> None:
