@@ -67,8 +67,10 @@ def ways_out(service: str) -> Iterator[str]:
     yield f"sparkops rollback {service}"
 
 
-def free_step(service: str) -> str:
-    """Return the next step while another change is in progress."""
+def free_step(service: str, why: str) -> str:
+    """Return the next step after the refusal `why`: the service is on hold, or another change is in progress."""
+    if f"{service}{intents.ON_HOLD}" in why:
+        return f"sparkops hold {service} --off"
     return f"sparkops status; `--wait 10m` retries; sparkops status {service} --follow"
 
 

@@ -14,7 +14,6 @@ from tests.docs.test_commands import refusal
 
 EXAMPLE = re.compile(r"Example: (sparkops .+)")
 OTHERWISE = {
-    "cancel",
     "demo",
     "deploy",
     "doctor",

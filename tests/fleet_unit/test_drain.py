@@ -12,7 +12,7 @@ from sparkops.config.release import Release
 from sparkops.errors import Busy, Interrupted, NeedsOperator, PlanRefused
 from sparkops.node.cordon import Cordon
 from sparkops.node.member import Member
-from sparkops.operator.deploy import drain, sending
+from sparkops.operator.deploy import deployment, drain, sending
 from sparkops.operator.deploy.drain import Action, DrainOptions, Follow, NodePlan
 from sparkops.operator.deploy.operation import Operation
 from sparkops.operator.deploy.plan import DeployOptions, nodes_of
@@ -304,7 +304,26 @@ def test_a_swap_to_the_node_is_not_disturbed(make: Make) -> None:
     assert "sparkops rollback chat" in busy.value.next_step
 
 
-def test_a_drain_waits_until_an_old_release_that_is_kept_warm_has_stopped(
+def test_a_drain_stops_a_release_that_is_only_kept_warm_on_the_node(make: Make) -> None:
+    """Here the old one of a deploy to the other node: nothing of the service is to move."""
+    world = make(2)
+    moving(world)
+    with led(world) as client:
+        accepted = sending.deploy(*client, world.release("2"), DeployOptions(nodes=("n1",)))
+        assert finished(world, client, accepted).exit_code == 0
+        (old,) = world.machines["n2"].up
+        world.listeners[f"waiting until {old} stops"] = lambda: settle(world)
+
+        plan = drain.plan_drain(*client, "n2", DrainOptions())
+        drain.drain(*client, plan, WHY, follow(world, client))
+
+    assert [(step.action, step.service) for step in plan.steps] == [(Action.END_WARM, "chat")]
+    assert "chat: stop the old release: it is only kept warm" in str(plan)
+    assert peer(world).requests("intend")[-1]["intent"]["kind"] == "end-warm"
+    assert (place(world), journal(world).swap) == (("n1",), None)
+
+
+def test_a_drain_stops_the_release_that_it_has_moved_before_its_warm_time_is_over(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drain, "POLL_S", 0.01)
@@ -315,14 +334,14 @@ def test_a_drain_waits_until_an_old_release_that_is_kept_warm_has_stopped(
         with led(world) as client:
             assert finished(world, client, accepted).exit_code == 0
         old = next(text for text in world.machines["n2"].up)
-        text = f"waiting until {old} stops; an old release is kept warm for swap.keep_old_s"
-        world.listeners[text] = lambda: settle(world)
+        world.listeners[f"waiting until {old} stops"] = lambda: settle(world)
 
     with led(world) as client:
         plan = drain.plan_drain(*client, "n2", DrainOptions())
         drain.drain(*client, plan, WHY, until_promoted)
 
     assert [event.text for event in world.events if event.text.startswith("waiting until")] != []
+    assert peer(world).requests("intend")[-1]["intent"]["kind"] == "end-warm"
     assert place(world) == ("n1",)
 
 
@@ -426,7 +445,7 @@ def test_a_release_of_another_version_is_refused_and_never_stopped(make: Make, m
     def other(_: object) -> None:
         raise ValueError("of another version")
 
-    monkeypatch.setattr(drain, "release_of", other)
+    monkeypatch.setattr(deployment, "release_of", other)
     with pytest.raises(PlanRefused, match="was deployed by another version"):
         planned(world, DrainOptions(stop=True))
 

@@ -72,7 +72,7 @@ def test_events_arrive_and_those_of_the_time_when_the_receiver_was_away_are_in_t
     nodes.node(GATEWAY).exec("docker", "restart", "sparkops-guard")
     receiver.server.requests.clear()
     receiver.works[0] = True
-    assert told.cli("unhold", told.name).code == 0
+    assert told.cli("hold", told.name, "--off").code == 0
     wait_for(lambda: receiver.codes() == ["HOLD ends"])
 
     shown = told.cli("history").out

@@ -73,6 +73,16 @@ def test_a_drain_whose_client_was_killed_is_continued_by_the_next_one(lent: Serv
     nothing_failed(load)
 
 
+def test_a_release_that_is_only_kept_warm_stops_with_the_drain_of_its_node(lent: Service) -> None:
+    moved = lent.deploy("--node", "node-1", name=unused(), swap__keep_old_s="600")
+    assert (moved.code, places(lent)) == (0, {"node-1", "node-2"}), moved.err
+
+    drained = lent.cli("node", "drain", "node-2", "--json")
+
+    assert (drained.code, [step["action"] for step in drained.json["services"]]) == (0, ["stop the old release"])
+    assert places(lent) == {"node-1"}
+
+
 @pytest.mark.matrix
 def test_what_fits_on_no_other_node_is_refused_with_the_arithmetic_and_stopped_on_request(lent: Service) -> None:
     closed = lent.cli("node", "cordon", "node-1")

@@ -126,7 +126,7 @@ def test_ctrl_c_stops_the_following_and_any_machine_follows_or_cancels(anywhere:
     assert "sparkops status stand-in --follow" in err
     assert "sparkops rollback stand-in" in err
     assert anywhere.status()["swap"]["phase"] != "bake"
-    cancelled = anywhere.cli("cancel", "stand-in")
+    cancelled = anywhere.cli("rollback", "stand-in")
     assert cancelled.code == 0, cancelled.err
     assert (anywhere.status()["live"]["release"], anywhere.status()["swap"]) == (old, None)
 
@@ -155,12 +155,50 @@ def test_hold_blocks_and_history_remembers(anywhere: Service) -> None:
     assert anywhere.cli("hold", "stand-in", "--message", "the auditors are here").code == 0
     refused = anywhere.deploy("--node", anywhere.away, name=unused())
     assert (refused.code, "on hold: the auditors are here" in refused.err) == (4, True)
-    assert anywhere.cli("unhold", "stand-in").code == 0
+    assert anywhere.cli("hold", "stand-in", "--off").code == 0
     events = anywhere.cli("history", "stand-in", "--json").json["events"]
-    assert [event["text"] for event in events if event["kind"] == "note"] == [
-        "on hold: the auditors are here",
-        "hold released",
-    ]
+    begun, over = (event["text"] for event in events if "hold" in event["text"] and event["kind"] == "note")
+    assert re.fullmatch(r"on hold: the auditors are here, by \S+@\S+ since [-\d]+ [:\d]+ UTC", begun)
+    assert over == "hold released"
+
+
+def test_a_stop_ends_the_deploy_of_another_only_by_force_and_a_restart_serves_again(anywhere: Service) -> None:
+    old = anywhere.status()["live"]["release"]
+    slow = anywhere.argv("--node", anywhere.away, name=unused(), HANG_AT="40")
+    with anywhere.cli.start(*slow) as deploying:
+        wait_for(lambda: anywhere.status()["swap"])
+        refused = anywhere.cli("stop", "stand-in")
+        forced = anywhere.cli("stop", "stand-in", "--force", "--json")
+        out, err = deploying.communicate(timeout=PATIENCE_S)
+    assert (refused.code, "next: sparkops stop stand-in --force" in refused.err) == (4, True), refused.err
+    assert re.search(r"a swap to stand-in-\w+ is in phase '[a-z ]+', deploy by \S+@\S+", refused.err)
+    assert (forced.code, forced.json["result"]) == (0, "stopped"), forced.err
+    assert (deploying.returncode, json.loads(out)["result"]) == (1, "stopped"), err
+    assert re.search(r"stopped by \S+@\S+ while it started; no release serves", err)
+
+    reply = requests.post(f"{anywhere.url}/v1/chat/completions", json={"model": "stand-in"}, timeout=60)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (503, "stopped")
+    assert "Retry-After" not in reply.headers
+
+    again = anywhere.cli("restart", "stand-in", "--json")
+    assert (again.code, again.json["release"]) == (0, old), again.err
+    intents = [event for event in anywhere.cli("history", "stand-in", "--json").json["events"] if event.get("verb")]
+    assert [event["verb"] for event in intents][-3:] == ["deploy", "stop", "restart"]
+
+
+def test_a_rollback_names_its_release_first_and_goes_forward_only_by_name(anywhere: Service) -> None:
+    old = anywhere.status()["live"]["release"]
+    bad = anywhere.deploy("--node", anywhere.away, name=unused(), **WARM).json["release"]
+    known = anywhere.cli("history").out
+    planned = anywhere.cli("rollback", "stand-in", "--dry-run")
+    back = anywhere.cli("rollback", "stand-in", "--json")
+    twice = anywhere.cli("rollback", "stand-in")
+
+    assert f"PROMOTED  stand-in: {bad} is promoted" in known, "while the old release is warm"
+    assert f"returning to {old} on " in planned.out
+    assert (back.code, back.json["release"]) == (0, old), back.err
+    assert (twice.code, f"next: sparkops rollback stand-in --to {bad}" in twice.err) == (5, True), twice.err
+    assert anywhere.status()["live"]["release"] == old
 
 
 @pytest.mark.matrix

@@ -49,9 +49,11 @@ from sparkops.operator.deploy.plan import DeployOptions, Plan
 from sparkops.operator.deploy.preview import Draft
 from sparkops.operator.deploy.provision import missing, provision, ready_agents
 from sparkops.operator.fleet.connected import Connected, connect
+from sparkops.operator.fleet.guards.ending import Ending
 from sparkops.operator.fleet.guards.following import Following
 from sparkops.operator.fleet.parallel import all_or_raise
 from sparkops.operator.status.clients import CLIENTS
+from sparkops.swap.events import DONE
 
 
 def fit(
@@ -268,7 +270,7 @@ def _swap(
         if accepted is None:
             say(f"{release.service}: nothing to do: {release.id} serves", fg="green")
             if options.json:
-                data_json({"service": release.service, "result": "nothing", "release": release.id, "mode": None})
+                data_json({"service": release.service, **Ending("nothing", DONE, release.id).as_json()})
         else:
             following = Following(leader, release.service, operation.report)
             conclude(following, accepted, detach=options.detach, json=options.json)

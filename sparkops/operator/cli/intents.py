@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from sparkops.errors import InPlaceFailed, NeedsOperator, PlanRefused, SparkopsE
 from sparkops.operator.cli.named import load_fleet, require_service
 from sparkops.operator.cli.options import Settings
 from sparkops.operator.cli.progress import progress
-from sparkops.operator.cli.terminal import data_json, say
+from sparkops.operator.cli.terminal import confirm, data_json, say
 from sparkops.operator.deploy import leads, sending
 from sparkops.operator.deploy.operation import Operation
 from sparkops.operator.deploy.plan import DeployOptions
@@ -24,6 +25,7 @@ from sparkops.serving.service_state import ways_out
 from sparkops.serving.startup.durations import spell
 from sparkops.swap.events import DONE
 from sparkops.swap.model import Mode
+from sparkops.swap.orders import traffic
 
 Target = tuple[Operation, Leader]
 """An operation, and the leader that gets its intent."""
@@ -108,45 +110,63 @@ def _send(
         conclude(following, accepted, detach=options.detach, json=options.json, wants_back=back)
     else:
         active = leader.state(service).journal.active
-        _print_nothing(service, active.release if active else "", json=options.json)
+        print_nothing(service, active.release if active else "", json=options.json)
 
 
-def _print_nothing(service: str, release: str = "", *, json: bool) -> None:
+def print_nothing(service: str, release: str = "", *, json: bool) -> None:
     """Print that there is nothing to do; as JSON with the keys of every other result."""
     say(f"{service}: nothing to do", fg="green")
     if json:
         data_json({"service": service, **Ending("nothing", DONE, release).as_json()})
 
 
-def send_stop(fleet: Fleet, service: str, options: Options, *, forget: bool) -> None:
-    """Send the intent to stop a service; `forget`: then the one to forget it.
+def send_stop(
+    fleet: Fleet, service: str, options: Options, *, forget: bool, force: bool = False, yes: bool = False
+) -> None:
+    """Send the intent to stop a service; `forget`: then the one to forget it. Asks on a terminal, unless `yes`.
 
-    Raises PlanRefused for containers that no guard leads.
+    Without a terminal it does not ask: the command names the one service that it stops. Raises PlanRefused for
+    containers that no guard leads.
     """
+    if sys.stdin.isatty() and not yes and not _confirms(fleet, service, force=force):
+        return
     quiet = replace(options, json=options.json and not forget)
     with _reached(fleet, options.wait_s) as operation:
         connected = operation.connected
         with leading(connected.member(operation.node)) as leader:
             if _is_led(operation, leader, service, forgotten=forget):
-                _send(operation, leader, service, _stopping(service), quiet)
+                _send(operation, leader, service, _stopping(service, force=force), quiet)
             elif running := leads.running(connected, service):
                 names = [f"docker stop {' '.join(names)} on {node}" for node, names in running.items()]
                 problem = f"{service}: containers run, but no guard leads the service"
                 raise PlanRefused(problem, next_step="\n".join(names))
             elif not forget:
-                _print_nothing(service, json=options.json)
+                print_nothing(service, json=options.json)
             if forget:
                 _forget(operation, leader, service, json=options.json)
 
 
-def _stopping(service: str) -> Accept:
-    return lambda operation, leader: operation.until_free(lambda: sending.stop(leader, service))
+def _confirms(fleet: Fleet, service: str, *, force: bool) -> bool:
+    """Ask whether a service may stop, before the live display begins. Not of what does not serve, or is refused."""
+    name = fleet.require_gateway().node
+    with connect(fleet, (name,), required=False) as connected, leading(connected.member(name)) as leader:
+        state = leads.state_by(connected.member(name), leader, service)
+    serving = traffic(state.journal) if state else None
+    if state is None or serving is None or (state.swap and not force):
+        return True
+    requests = state.gateway.requests(serving) if state.gateway else None
+    count = "an unknown number of requests" if requests is None else f"{requests} request{'' if requests == 1 else 's'}"
+    return confirm(f"Stop {service}, which serves {count}?", yes=False)
+
+
+def _stopping(service: str, *, force: bool) -> Accept:
+    return lambda operation, leader: operation.until_free(lambda: sending.stop(leader, service, force=force))
 
 
 def _forget(operation: Operation, leader: Leader, service: str, *, json: bool) -> None:
     """Let the leader of a stopped service forget it. Raises Busy, PlanRefused, NodeError."""
     if not operation.until_free(partial(sending.forget, leader, service)):
-        _print_nothing(service, json=json)
+        print_nothing(service, json=json)
         return
     say(f"{service}: forgotten; its names and port are free", fg="green")
     if json:
@@ -212,7 +232,8 @@ def _failure(service: str, ending: Ending, code: int) -> SparkopsError:
     """Return the error of an intent that failed."""
     serves = f"{ending.release} serves" if ending.release else "no release serves"
     kinds = {InPlaceFailed.exit_code: InPlaceFailed, NeedsOperator.exit_code: NeedsOperator}
-    problem = f"{service}: {ending.result}: {ending.why}; {serves}"
+    why = ending.why if ending.why.startswith(ending.result) else f"{ending.result}: {ending.why}"
+    problem = f"{service}: {why}; {serves}"
     error = kinds.get(code, SparkopsError)(problem, next_step=ending.next_step or f"sparkops history {service}")
     error.exit_code = code
     return error

@@ -9,7 +9,7 @@ import typer
 from sparkops.node.cordon import Cordon
 from sparkops.operator.cli.intents import conclude, leading_guard
 from sparkops.operator.cli.named import load_fleet
-from sparkops.operator.cli.options import ALLOW_DOWNTIME, DRY_RUN, JSON, WAIT
+from sparkops.operator.cli.options import ALLOW_DOWNTIME, DRY_RUN, JSON, MAINTENANCE, WAIT
 from sparkops.operator.cli.terminal import data, data_json, say
 from sparkops.operator.deploy import drain
 from sparkops.operator.deploy.drain import DrainOptions, Follow, NodePlan
@@ -22,7 +22,6 @@ NODE = Annotated[str, typer.Argument(metavar="NODE", help="Node of the inventory
 MESSAGE = Annotated[
     str, typer.Option("--message", "-m", metavar="TEXT", help="Reason, shown when a deploy there is refused")
 ]
-MAINTENANCE = "maintenance"
 
 
 def cordon(context: typer.Context, node: NODE, message: MESSAGE = MAINTENANCE, wait: WAIT = 0.0) -> None:
@@ -74,8 +73,9 @@ def drain_(
     """Cordon NODE and move its services to other nodes
 
     For an update of driver, kernel or firmware. Each service moves by a deploy of its release to another node, one
-    after the other. If one cannot move, nothing is changed, unless --stop is given. Ends once no engine runs on NODE.
-    Continues when run again after an interruption, from any machine.
+    after the other. If one cannot move, nothing is changed, unless --stop is given. Old releases that are only kept
+    warm on NODE stop at once. Ends once no engine runs on NODE. Continues when run again after an interruption, from
+    any machine.
 
     Exit code 5 if refused and nothing changed, 4 if another change is in progress, else as for deploy.
 

@@ -97,4 +97,6 @@ ENDPOINT = Annotated[str, typer.Option(metavar="URL", help="Mirror of the hub", 
 DETACH = Annotated[bool, typer.Option("--detach", help="Return once the fleet has accepted; do not follow")]
 DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Print the steps without running them")]
 YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
+MAINTENANCE = "maintenance"
+"""The reason of a hold or a cordon without another one."""
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON object")]

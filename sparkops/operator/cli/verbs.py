@@ -112,8 +112,8 @@ GROUPS: Mapping[str, Mapping[str, Verb | Family]] = {
         "up": Verb("deploy", "up", "Build, download and deploy what is missing"),
         "deploy": Verb("deploy", "deploy", "Deploy a recipe and verify its answers"),
         "promote": Verb("swap", "promote", "Keep a release deployed with --no-promote"),
-        "rollback": Verb("swap", "rollback", "Return to the previous release"),
-        "cancel": Verb("swap", "cancel", "Cancel an unfinished swap"),
+        "rollback": Verb("swap", "rollback", "End an unfinished swap, or return to the previous release"),
+        "restart": Verb("swap", "restart", "Start a stopped service, or its release anew"),
         "stop": Verb("swap", "stop", "Stop a service"),
     },
     "Observe": {
@@ -141,7 +141,6 @@ GROUPS: Mapping[str, Mapping[str, Verb | Family]] = {
             },
         ),
         "hold": Verb("swap", "hold", "Block changes to a service"),
-        "unhold": Verb("swap", "unhold", "Remove a hold"),
         "prune": Verb("prune", "prune", "Remove unused containers, images and caches"),
     },
 }

@@ -9,7 +9,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.release import Rank, Release
 from sparkops.engines import runtime
 from sparkops.engines.launch import Seat
-from sparkops.errors import NotReady
+from sparkops.errors import NotReady, PlanRefused
 from sparkops.operator.deploy.memory.compilers import limit, memory_gib
 from sparkops.operator.deploy.plan import Plan
 from sparkops.operator.deploy.preconditions import Observed, own
@@ -94,6 +94,16 @@ def release_of(deployed: Deployment) -> Release:
     """Return the release of a deployment from the specs that it carries. Raises ValueError for another version's."""
     spec = engine_spec.of(next(deployed.heads))
     return Release(spec.parsed, spec.inputs)
+
+
+def kept_release(deployed: Deployment, service: str) -> Release:
+    """Return the release of a deployment. Raises PlanRefused where another version has deployed it."""
+    try:
+        return release_of(deployed)
+    except ValueError:
+        step = f"sparkops deploy RECIPE --node NODE, or: sparkops stop {service}"
+        problem = f"{service}: {deployed.release} was deployed by another version of sparkops"
+        raise PlanRefused(problem, next_step=step) from None
 
 
 def token_ranks(deployed: Deployment) -> tuple[RankSpec, ...]:

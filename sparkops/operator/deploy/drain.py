@@ -15,7 +15,7 @@ from sparkops.node.cordon import Cordon
 from sparkops.node.progress import Event, Repeats
 from sparkops.node.waiting import Waiting
 from sparkops.operator.deploy import preview, sending
-from sparkops.operator.deploy.deployment import release_of
+from sparkops.operator.deploy.deployment import kept_release
 from sparkops.operator.deploy.operation import Operation
 from sparkops.operator.deploy.plan import DeployOptions, nodes_of
 from sparkops.operator.deploy.preconditions import Observed, current
@@ -30,7 +30,7 @@ from sparkops.swap.model import Deployment
 
 POLL_S = 2.0
 END_S = 600.0
-"""Seconds for engines to stop after the time for which they are kept warm."""
+"""Seconds for engines to stop."""
 REPORT_S = 15.0
 """Seconds for the leader to get a report of the opened node, which it asks every 1 to 2 s; until then it refuses."""
 Follow = Callable[[str, Accepted], None]
@@ -46,6 +46,8 @@ class Action(StrEnum):
     """Stop it until the node returns."""
     START = "start"
     """Deploy a release that the drain has stopped."""
+    END_WARM = "stop the old release"
+    """Stop a release that is only kept warm, before its time."""
     LEAVE = "leave"
     """Change nothing."""
 
@@ -90,7 +92,10 @@ class Step:
         }
 
     def send(self, operation: Operation, leader: Leader) -> Accepted | None:
-        """Send the deploy or the stop as the verb of this name does; None where nothing is to do."""
+        """Send the deploy or the stop as the verb of this name does; None where nothing is to follow."""
+        if self.action is Action.END_WARM:
+            sending.end_warm(leader, self.service)
+            return None
         if self.release:
             return sending.deploy(operation, leader, self.release, self.options)
         if self.action is Action.STOP:
@@ -176,7 +181,7 @@ def _refused_gateway(node: str, services: Sequence[str]) -> PlanRefused:
 def _away(
     operation: Operation, state: ServiceState, node: str, options: DrainOptions, ahead: Sequence[Step]
 ) -> Step | None:
-    """Return what a drain does with a service; None where nothing of it runs on the node that does not stop by itself.
+    """Return what a drain does with a service; None where nothing of it runs on the node but what is about to stop.
 
     Raises PlanRefused, and Busy while a swap to the node, or back to it, is in progress.
     """
@@ -188,15 +193,17 @@ def _away(
         return Step(service, Action.STOP, active, "it is being stopped")
     if swap and not swap.reverting and not _is_on(swap.target, node):
         note, chosen = f"the swap in phase '{swap.phase}'", DeployOptions(nodes_of(swap.target))
-        return Step(service, Action.MOVE, active, note, _release_of(swap.target, service), chosen)
+        return Step(service, Action.MOVE, active, note, kept_release(swap.target, service), chosen)
     if swap:
         current(state)
     if active is None or not _is_on(active, node):
-        return None
-    release = _release_of(active, service)
+        note = "it is only kept warm"
+        return Step(service, Action.END_WARM, journal.warm, note) if _is_warm(state, node) else None
+    release = kept_release(active, service)
     step = Step(service, Action.MOVE, active, release=release, keeps=True)
     try:
-        chosen = DeployOptions(_elsewhere(operation, release, node, options), allow_downtime=options.allow_downtime)
+        where, downtime = _elsewhere(operation, release, node, options), options.allow_downtime
+        chosen = DeployOptions(where, allow_downtime=downtime, verb="node drain")
         return _planned(operation, state, step, chosen, ahead)
     except PlanRefused as refusal:
         if options.stop:
@@ -206,18 +213,14 @@ def _away(
         raise
 
 
+def _is_warm(state: ServiceState, node: str) -> bool:
+    """Return whether a node keeps a release warm that has no traffic any more."""
+    warm = state.journal.warm
+    return warm is not None and _is_on(warm, node)
+
+
 def _is_on(deployment: Deployment, node: str) -> bool:
     return node in nodes_of(deployment)
-
-
-def _release_of(deployed: Deployment, service: str) -> Release:
-    """Return the release of a deployment. Raises PlanRefused where another version has deployed it."""
-    try:
-        return release_of(deployed)
-    except ValueError:
-        step = f"sparkops deploy RECIPE --node NODE, or: sparkops stop {service}"
-        problem = f"{service}: {deployed.release} was deployed by another version of sparkops"
-        raise PlanRefused(problem, next_step=step) from None
 
 
 def _elsewhere(operation: Operation, release: Release, node: str, options: DrainOptions) -> tuple[str, ...]:
@@ -283,8 +286,8 @@ def _back(operation: Operation, state: ServiceState, was: Deployment, node: str,
         return replace(leave, note=f"{active.release} was deployed on {on} since; it stays there")
     if service_state.serves(state, was.release, nodes_of(was)):
         return replace(leave, note=f"it serves on {' and '.join(nodes_of(was))}")
-    action, options = Action.MOVE if active else Action.START, DeployOptions(nodes_of(was))
-    step = Step(service, action, was, release=_release_of(was, service), options=options)
+    action, options = Action.MOVE if active else Action.START, DeployOptions(nodes_of(was), verb="node return")
+    step = Step(service, action, was, release=kept_release(was, service), options=options)
     if state.swap and service_state.joins(state, was.release, options.nodes):
         return replace(step, note=f"the swap in phase '{state.swap.phase}'")
 
@@ -308,6 +311,9 @@ def drain(operation: Operation, leader: Leader, planned: NodePlan, reason: str, 
                 change_cordon(operation, node, kept)
             if accepted := step.send(operation, leader):
                 follow(step.service, accepted)
+        for state in _led(leader):
+            if _is_warm(state, node):  # also what the steps have moved away
+                sending.end_warm(leader, state.journal.service)
         _wait_until_empty(operation, leader, node)
 
 
@@ -337,9 +343,7 @@ def _further(step: str) -> Iterator[None]:
 
 
 def _wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
-    """Wait until no engine of a service may run on a node: old releases stay warm for a while. Raises Busy."""
-    journals = [state.journal for state in _led(leader)]
-    warm_s = max((item.limits.keep_old_s for journal in journals for item in journal.deployments), default=0.0)
+    """Wait until no engine of a service may run on a node. Raises Busy."""
 
     def look() -> str:
         journals = [state.journal for state in _led(leader)]
@@ -350,10 +354,10 @@ def _wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:
     repeats = Repeats()
 
     def report(left: str) -> None:
-        text = f"waiting until {left} stops; an old release is kept warm for swap.keep_old_s"
+        text = f"waiting until {left} stops"
         operation.report(Event(node, text, lasting=repeats.keeps(text, time.monotonic())))
 
-    waiting = Waiting(POLL_S, warm_s + END_S, operation.connected.cancel)
+    waiting = Waiting(POLL_S, END_S, operation.connected.cancel)
     if left := waiting.poll(look, lambda left: not left, report):
         raise Busy(f"{node}: {left} has not stopped", next_step="sparkops status")
 

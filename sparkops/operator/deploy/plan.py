@@ -38,6 +38,10 @@ class DeployOptions:
     """Nodes that are given up."""
     provided: frozenset[str] = frozenset()
     """Nodes to which image and weights are brought before the deploy: to lack them refuses nothing."""
+    verb: str = "deploy"
+    """The verb that the operator has typed, for the history."""
+    anew: bool = False
+    """Whether a release that serves starts anew."""
 
 
 def nodes_of(deployment: Deployment) -> tuple[str, ...]:

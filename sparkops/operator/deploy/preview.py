@@ -60,7 +60,7 @@ def accepted(state: ServiceState, intent: Deploy) -> Journal | None:
     view = state.gateway or _assumed(state.journal)
     match accept(state.journal, intent, FleetState(reports, view, frozenset(reports))):
         case Refused(why=why, busy=True):
-            raise Busy(why, next_step=free_step(state.journal.service))
+            raise Busy(why, next_step=free_step(state.journal.service, why))
         case Refused(why=why):
             raise PlanRefused(why, next_step=trouble.of_refusal(state.journal, why))
         case NothingToDo():

@@ -1,7 +1,7 @@
 """Make the intents of the verbs from what the nodes and the leader report, and send them.
 
-Deploy and rollback need a plan. Promote, cancel, stop, forget and hold do not, and are made again where a swap changes
-the journal meanwhile.
+Deploy, restart and rollback need a plan. Promote, cancel, stop, forget and hold do not, and are made again where a swap
+changes the journal meanwhile.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from sparkops.node import host
 from sparkops.node.agents.commands import CONTAINER
 from sparkops.node.member import Member
 from sparkops.node.progress import Event, OnEvent
-from sparkops.operator.deploy import leads, node_checks, observe, preview
-from sparkops.operator.deploy.deployment import deployment, new_id, release_of, token_ranks
+from sparkops.operator.deploy import leads, node_checks, observe, preview, returning
+from sparkops.operator.deploy.deployment import deployment, kept_release, new_id, token_ranks
 from sparkops.operator.deploy.operation import Operation
 from sparkops.operator.deploy.plan import DeployOptions, Plan, nodes_of, plan
 from sparkops.operator.deploy.preconditions import Observed, current
 from sparkops.operator.deploy.preview import Draft
+from sparkops.operator.deploy.returning import Return, Way
+from sparkops.operator.fleet.guards import leases
 from sparkops.operator.fleet.guards.ending import swap_line
 from sparkops.operator.fleet.guards.following import Accepted
 from sparkops.operator.fleet.guards.leader import Leader, connect_guard
@@ -32,9 +34,10 @@ from sparkops.serving import engine_spec, service_state
 from sparkops.serving.service_state import ServiceState
 from sparkops.serving.startup import estimate
 from sparkops.swap import trouble
-from sparkops.swap.intents import Cancel, Deploy, Forget, Hold, Intent, Promote, Stop
-from sparkops.swap.journal import Journal
-from sparkops.swap.model import Deployment, Mode, Phase
+from sparkops.swap.intents import CHANGED, Cancel, Deploy, EndWarm, Forget, Hold, Intent, Promote, Stop, changing
+from sparkops.swap.journal import ROLLBACK, Journal, present
+from sparkops.swap.model import Deployment, Mode
+from sparkops.swap.plan import EffectPlan
 
 CHANGED_TRIES = 5
 """Tries of an intent: a swap changes the journal at each phase."""
@@ -58,7 +61,8 @@ def draft(
     token, gap = secrets.token_hex(32), chosen.current.gap
     digest = engine_spec.token_digest(token.encode())
     target = deployment(chosen, addresses, digest, gap.took_s if gap else 0.0)
-    intent = Deploy(new_id(), state.journal.revision, target, chosen.mode, options.promote, options.without)
+    revision, automatic = state.journal.revision, options.promote
+    intent = Deploy(new_id(), revision, target, chosen.mode, automatic, options.without, options.verb)
     return Draft(chosen, state, intent, token)
 
 
@@ -201,10 +205,10 @@ def _planned_on(
     planned: Draft | None,
 ) -> Accepted | None:
     nodes = _named(release, options)
-    if state.swap and service_state.joins(state, release.id, nodes):
+    if state.swap and not options.anew and service_state.joins(state, release.id, nodes):
         operation.report(Event(operation.node, f"joining the {release.service} swap in phase '{state.swap.phase}'"))
         return Accepted(state.swap.intent, state.last)
-    if service_state.serves(state, release.id, nodes):
+    if not options.anew and service_state.serves(state, release.id, nodes):
         return None
     current_draft = planned if planned and planned.holds(state) else draft(operation, release, options, state)
     if planned is None or current_draft.intent.target != planned.intent.target:
@@ -220,59 +224,132 @@ def _give_token(operation: Operation, service: str, draft: Draft) -> None:
             opened.give_secret(service, engine_spec.token_name(target.release, target.slot, digest), draft.token)
 
 
-def rollback(operation: Operation, leader: Leader, service: str, options: DeployOptions) -> Accepted | None:
-    """Return to the previous release: cancel an unfinished swap, switch back to a warm release, or deploy it again."""
-    return operation.until_free(lambda: _rollback(operation, leader, service, options))
+def rollback(
+    operation: Operation, leader: Leader, service: str, options: DeployOptions, to: str = ""
+) -> Accepted | None:
+    """End an unfinished swap, or return to the release `to` or the previous one; None where there is nothing to do.
+
+    Reports what it returns to before it sends anything. Raises as `returning.back` and `deploy` do.
+    """
+    named = replace(options, verb=ROLLBACK)
+    return operation.until_free(lambda: _rollback(operation, leader, service, named, to))
 
 
-def _rollback(operation: Operation, leader: Leader, service: str, options: DeployOptions) -> Accepted | None:
-    state = leader.state(service)
-    journal = state.journal
-    if state.swap:
-        return cancel(leader, service)
-    if journal.swap and journal.swap.phase is Phase.RETIRE and journal.swap.source:
-        return sent(leader, state, _return_to_warm(journal, journal.swap.source, options))
-    if journal.previous is None:
-        raise UsageError(f"{service}: no previous release", next_step=f"sparkops history {service}")
-    nodes = options.nodes or tuple(node for node in nodes_of(journal.previous) if node not in options.without)
-    return _deploy(operation, leader, release_of(journal.previous), replace(options, nodes=nodes))
+def _rollback(operation: Operation, leader: Leader, service: str, options: DeployOptions, to: str) -> Accepted | None:
+    for _ in range(CHANGED_TRIES):
+        state = leader.state(service)
+        planned = returning.back(state, to)
+        if planned is None:
+            return None
+        operation.report(Event(operation.node, str(planned)))
+        if planned.way is Way.JOIN and state.swap:
+            return Accepted(state.swap.intent, state.last)
+        if planned.way is not Way.END:
+            return _return_to(operation, leader, state, planned, options)
+        if accepted := cancel(leader, service):
+            return accepted
+        if leader.state(service).journal.active == planned.to:  # the swap has ended meanwhile, by itself
+            return None
+    raise Busy(f"{service}: {CHANGED}", next_step=f"sparkops status {service}")
+
+
+def _return_to(
+    operation: Operation, leader: Leader, state: ServiceState, planned: Return, options: DeployOptions
+) -> Accepted | None:
+    release = present(planned.to)
+    if planned.way is Way.SWITCH:
+        return sent(leader, state, _return_to_warm(state.journal, release, options))
+    return _deploy(operation, leader, *_again(state.journal.service, release, options))
+
+
+def _again(service: str, deployed: Deployment, options: DeployOptions) -> tuple[Release, DeployOptions]:
+    """Return the release of a deployment, and the options of its deploy where it ran. Raises PlanRefused."""
+    nodes = options.nodes or tuple(node for node in nodes_of(deployed) if node not in options.without)
+    return kept_release(deployed, service), replace(options, nodes=nodes)
 
 
 def _return_to_warm(journal: Journal, warm: Deployment, options: DeployOptions) -> Deploy:
     """Return the intent of a return to a warm release, whose healthy engines are only checked before the switch."""
     serving = nodes_of(journal.active) if journal.active else ()
     mode = Mode.BESIDE if {*serving} & {*nodes_of(warm)} else Mode.ACROSS
-    return Deploy(new_id(), journal.revision, warm, mode, without=options.without)
+    return Deploy(new_id(), journal.revision, warm, mode, without=options.without, verb=options.verb)
+
+
+def preview_rollback(
+    operation: Operation, leader: Leader, service: str, options: DeployOptions, to: str = ""
+) -> tuple[Return, EffectPlan | None] | None:
+    """Return what `rollback` would do, with the effects of a deploy or switch. Sends nothing; raises as it does."""
+
+    def planned() -> tuple[Return, EffectPlan | None] | None:
+        state = leader.state(service)
+        way = returning.back(state, to)
+        if way is None or way.to is None or way.way in (Way.END, Way.JOIN):
+            return (way, None) if way else None
+        if way.way is Way.SWITCH:
+            return way, preview.preview(state, _return_to_warm(state.journal, way.to, options))
+        release, chosen = _again(service, way.to, options)
+        return way, draft(operation, release, chosen, state).effects
+
+    return operation.until_free(planned)
+
+
+def restart(operation: Operation, leader: Leader, service: str, options: DeployOptions) -> Accepted | None:
+    """Start the release of a stopped service, or the active one anew, by a swap to it on its nodes.
+
+    Raises UsageError where there is none, and as `deploy` does.
+    """
+
+    def attempt() -> Accepted | None:
+        state = leader.state(service)
+        if state.swap:
+            raise Busy(why := changing(state.journal), next_step=service_state.free_step(service, why))
+        release = state.journal.active or state.journal.previous
+        if release is None:
+            raise UsageError(f"{service}: no release to start", next_step="sparkops deploy RECIPE")
+        again = replace(options, verb="restart", anew=True)
+        return _deploy(operation, leader, *_again(service, release, again))
+
+    return operation.until_free(attempt)
 
 
 def sent(leader: Leader, state: ServiceState, intent: Intent, follows: str | None = None) -> Accepted | None:
     """Send an intent: None where the leader finds nothing to do. Raises Busy or PlanRefused."""
-    decision = leader.intend(state.journal.service, intent)
+    decision = leader.intend(state.journal.service, replace(intent, by=leases.operator()))
     decision.require(state.journal.service)
     swap_intent = intent.id if follows is None else follows
     return Accepted(swap_intent, state.last, state.journal.trouble) if decision.accepted else None
 
 
 def cancel(leader: Leader, service: str) -> Accepted | None:
-    """Let an unfinished swap return to the old release. Raises Busy or PlanRefused."""
+    """Let an unfinished swap return to the old release; None without one. Raises Busy or PlanRefused."""
     return unplanned(leader, service, lambda journal: Cancel(new_id(), journal.revision))
 
 
 def promote(leader: Leader, service: str) -> Accepted | None:
-    """Keep a release that waits for promotion. Raises Busy or PlanRefused."""
+    """Keep a release that waits for promotion; None without one. Raises Busy or PlanRefused."""
     return unplanned(leader, service, lambda journal: Promote(new_id(), journal.revision))
 
 
-def stop(leader: Leader, service: str) -> Accepted | None:
+def stop(leader: Leader, service: str, *, force: bool = False) -> Accepted | None:
     """Stop a service: traffic first, then requests in progress, then engines. Joins a stop in progress.
 
-    Raises Busy or PlanRefused.
+    `force`: also in the middle of a swap. Raises Busy or PlanRefused.
     """
     state = leader.state(service)
     if state.journal.stopping or state.journal.halting:
         return Accepted("", state.last)
-    accepted = _changed(leader, state, lambda journal: Stop(new_id(), journal.revision))
+    try:
+        accepted = _changed(leader, state, lambda journal: Stop(new_id(), journal.revision, force=force))
+    except Busy as busy:
+        if not force and leader.state(service).swap:
+            busy.next_step = f"sparkops rollback {service}, which ends it\nsparkops stop {service} --force"
+        raise
     return replace(accepted, intent="") if accepted else None
+
+
+def end_warm(leader: Leader, service: str) -> None:
+    """Stop the old release that is only kept warm, if there is one. Raises Busy or PlanRefused."""
+    unplanned(leader, service, lambda journal: EndWarm(new_id(), journal.revision))
 
 
 def forget(leader: Leader, service: str) -> Accepted | None:
@@ -294,9 +371,12 @@ def in_progress(leader: Leader, service: str, report: OnEvent) -> Accepted | Non
     return None
 
 
-def hold(leader: Leader, service: str, reason: str) -> None:
-    """Block changes of a service; an empty reason ends that. Raises Busy or PlanRefused."""
-    unplanned(leader, service, lambda journal: Hold(new_id(), journal.revision, reason))
+def hold(leader: Leader, service: str, reason: str) -> bool:
+    """Block changes of a service; an empty reason ends that. Returns whether that changes anything.
+
+    Raises Busy or PlanRefused.
+    """
+    return None is not unplanned(leader, service, lambda journal: Hold(new_id(), journal.revision, reason))
 
 
 def histories(operation: Operation, leader: Leader, services: Collection[str]) -> dict[str, list[Record]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.examples import RECIPE
 from tests.operator.cli.here import Here, install
 from tests.operator.deploy.states import serving
+from tests.terminal import terminal
 
 pytestmark = pytest.mark.local
 STARTS_MANY = pytest.mark.timeout(180)  # up to nine processes, while other tests have the cores
@@ -31,6 +34,16 @@ def deployed(release: str, slot: Slot) -> Deployment:
 
 OLD, NEW = deployed("q-1", Slot.BLUE), deployed("q-2", Slot.GREEN)
 SERVING = Journal("chat", "here", active=OLD)
+NOTHING = {
+    "service": "chat",
+    "result": "nothing",
+    "exit_code": 0,
+    "release": "q-1",
+    "mode": None,
+    "why": None,
+    "seconds": {},
+    "cut": 0,
+}
 
 
 @pytest.fixture
@@ -59,7 +72,9 @@ def test_promote_follows_the_release_until_only_the_old_one_is_warm(sparkops: He
     result = ran.json
     assert (result["result"], result["release"], result["mode"], result["exit_code"]) == ("done", "q-2", "beside", 0)
     assert "chat: q-2 serves, mode beside" in ran.err
-    assert sparkops("promote", "chat").code == 5
+    again = sparkops("promote", "chat", "--json")
+    assert (again.code, again.err) == (0, "chat: nothing to do\n")
+    assert again.json == NOTHING | {"release": "q-2"}
 
 
 @STARTS_MANY
@@ -69,16 +84,7 @@ def test_to_follow_a_swap_that_has_ended_is_nothing_to_do_with_the_same_keys(spa
     ran = sparkops("status", "chat", "--follow", "--json")
 
     assert (ran.code, ran.err) == (0, "chat: nothing to do\n")
-    assert ran.json == {
-        "service": "chat",
-        "result": "nothing",
-        "exit_code": 0,
-        "release": "q-1",
-        "mode": None,
-        "why": None,
-        "seconds": {},
-        "cut": 0,
-    }
+    assert ran.json == NOTHING
 
 
 @STARTS_MANY
@@ -89,14 +95,15 @@ def test_cancel_ends_with_0_and_whoever_follows_the_deploy_gets_1(sparkops: Here
     while not sparkops.peer.requests("events"):
         time.sleep(0.05)
 
-    cancelled = sparkops("cancel", "chat")
+    cancelled = sparkops("rollback", "chat")
     out, err = following.communicate()
 
     assert cancelled.code == 0
     assert "chat: cancelled: q-1 serves, mode beside" in cancelled.err
     assert following.returncode == 1
     assert json.loads(out)["result"] == "cancelled"
-    assert "sparkops: chat: cancelled: cancelled; q-1 serves" in err
+    assert "chat: ending the swap to q-2; q-1 on here serves then" in cancelled.err
+    assert "sparkops: chat: cancelled; q-1 serves" in err
     assert "next: sparkops history chat" in err
 
 
@@ -157,7 +164,9 @@ def test_a_detached_rollback_returns_at_once_with_the_commands(sparkops: Here) -
 
     assert ran.code == 0
     assert ran.json["result"] == "accepted"
-    assert ran.err.splitlines() == [
+    named, *rest = ran.err.splitlines()
+    assert named.endswith("here: chat: returning to q-1 on here, still warm; now q-2")
+    assert rest == [
         "chat: accepted; the fleet continues without this client",
         "  next: sparkops status chat --follow",
         "  next: sparkops rollback chat",
@@ -166,20 +175,91 @@ def test_a_detached_rollback_returns_at_once_with_the_commands(sparkops: Here) -
 
 
 @STARTS_MANY
-def test_a_hold_blocks_with_4_also_after_a_wait_and_unhold_ends_it(sparkops: Here) -> None:
+def test_a_hold_blocks_with_4_also_after_a_wait_and_names_who_and_its_end(sparkops: Here) -> None:
     sparkops.peer.write(replace(SERVING, previous=NEW))
-    assert sparkops("hold", "chat", "-m", "fair").err == "chat is on hold: fair\n"
+    assert sparkops("hold", "chat", "--off").err == "chat: nothing was held\n"
+    held = sparkops("hold", "chat", "-m", "fair").err.strip()
+    assert re.fullmatch(r"chat is on hold: fair, by \S+@\S+ since \d{4}-\d\d-\d\d \d\d:\d\d UTC", held)
 
     ran = sparkops("stop", "chat", "--wait", "1", "--json")
 
     assert (ran.code, ran.out) == (4, "")
     assert "waiting: chat is on hold: fair" in ran.err
-    assert "sparkops: chat is on hold: fair" in ran.err
-    assert sparkops("hold", "chat", "-m", " ").code == 2
-    assert sparkops("unhold", "chat").err == "chat: hold released\n"
+    assert ran.err.splitlines()[-2:] == [f"sparkops: {held}", "  next: sparkops hold chat --off"]
+    assert "chat is on hold: maintenance, by " in sparkops("hold", "chat").err
+    assert sparkops("hold", "chat", "--off").err == "chat: hold ended\n"
     assert sparkops("stop", "chat", "--node", "here").code == 2
     stopped = sparkops("stop", "chat")
     assert (stopped.code, "chat: stopped" in stopped.err) == (0, True)
+
+
+@STARTS_MANY
+def test_a_stop_during_a_swap_is_refused_and_by_force_ends_its_deploy_with_1(sparkops: Here) -> None:
+    swapping(sparkops, Phase.LOAD)
+    (sparkops.peer.directory / "halt").write_text(Phase.LOAD.value)
+    following = sparkops.start("status", "chat", "--follow", "--json")
+    while not sparkops.peer.requests("events"):
+        time.sleep(0.05)
+
+    refused = sparkops("stop", "chat")
+    forced = sparkops("stop", "chat", "--force", "--json")
+    out, err = following.communicate()
+
+    assert (refused.code, refused.err.splitlines()) == (
+        4,
+        [
+            "sparkops: chat: a swap to q-2 is in phase 'wait until ready'",
+            "  next: sparkops rollback chat, which ends it",
+            "  next: sparkops stop chat --force",
+        ],
+    )
+    assert (forced.code, forced.json["result"]) == (0, "stopped"), forced.err
+    assert (following.returncode, json.loads(out)["result"], json.loads(out)["exit_code"]) == (1, "stopped", 1)
+    assert "sparkops: chat: stopped by " in err
+    assert "while it started; no release serves" in err
+
+
+def test_a_stop_asks_on_a_terminal_and_names_the_requests(sparkops: Here) -> None:
+    sparkops.peer.write(replace(SERVING, revision=1))
+    env = {"PATH": f"{sparkops.directory / 'bin'}:{os.environ['PATH']}", "HOME": str(sparkops.directory)}
+    with terminal(sparkops.directory, 100, ("--inventory", "inventory.yaml", "stop", "chat"), env) as shown:
+        shown.until("Stop chat, which serves an unknown number of requests? [y/N]")
+        os.write(shown.end, b"n\n")
+        assert shown.until_end() == 0
+
+    assert not sparkops.peer.requests("intend")
+
+
+@STARTS_MANY
+def test_the_second_rollback_goes_forward_only_by_name(sparkops: Here) -> None:
+    swapping(sparkops, Phase.RETIRE)
+
+    preview = sparkops("rollback", "chat", "--dry-run")
+    assert (preview.code, preview.out.splitlines()[0]) == (0, "chat: returning to q-1 on here, still warm; now q-2")
+    assert not sparkops.peer.requests("intend")
+    first = sparkops("rollback", "chat")
+    second = sparkops("rollback", "chat")
+    forward = sparkops("rollback", "chat", "--to", "q-2")
+
+    assert (first.code, "chat: returning to q-1 on here, still warm; now q-2" in first.err) == (0, True), first.err
+    assert (second.code, second.err.splitlines()) == (
+        5,
+        [
+            "sparkops: chat: q-2 was rolled back; another rollback would go forward to it again",
+            "  next: sparkops rollback chat --to q-2",
+        ],
+    )
+    assert (forward.code, "q-2 serves" in forward.err) == (0, True), forward.err
+    unknown = sparkops("rollback", "chat", "--to", "q-7")
+    assert (unknown.code, "--to: unknown release q-7 of chat, expected one of: q-1" in unknown.err) == (2, True)
+
+
+def test_a_rollback_to_nothing_is_nothing_to_do(sparkops: Here) -> None:
+    sparkops.peer.write(SERVING)
+
+    ran = sparkops("rollback", "chat", "--json")
+
+    assert (ran.code, ran.err, ran.json) == (0, "chat: nothing to do\n", NOTHING)
 
 
 @STARTS_MANY
@@ -190,7 +270,7 @@ def test_history_shows_every_lasting_event_and_says_where_there_is_none(sparkops
 
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[:2] == [
-        "2026-11-22T07:00:01+00:00  intent   intent i1 accepted",
+        "2026-11-22T07:00:01+00:00  intent   intent i1: q-2, mode beside, on here",
         "2026-11-22T07:00:02+00:00  phase    q-2: prepare",
     ]
     events = sparkops("history", "chat", "--json").json["events"]
@@ -209,17 +289,20 @@ def test_history_of_all_services_shows_what_an_operator_must_know(sparkops: Here
     ran = sparkops("history")
 
     assert (ran.code, ran.err) == (0, "")
-    assert [line.partition("  ")[2] for line in ran.out.splitlines()] == ["HOLD begins  other: on hold: fair"]
+    assert [line.partition("  ")[2] for line in ran.out.splitlines()] == [
+        "HOLD begins  other: on hold: fair",
+        "PROMOTED  chat: q-2 is promoted",
+    ]
     shown = sparkops("history", "--json").json
     assert (shown["service"], [(event["service"], event["kind"]) for event in shown["events"]]) == (
         None,
-        [("other", "note")],
+        [("other", "note"), ("chat", "note")],
     )
 
 
 @STARTS_MANY
 @pytest.mark.parametrize(
-    "verb", ["stop", "history", "logs", "status --follow", "rollback", "promote", "cancel", "unhold"]
+    "verb", ["stop", "history", "logs", "status --follow", "rollback", "restart", "promote", "hold"]
 )
 def test_a_name_that_is_no_service_is_wrong_input_with_the_nearest_names(sparkops: Here, verb: str) -> None:
     sparkops.peer.write(SERVING)

@@ -80,9 +80,13 @@ def settled(journal: Journal, intent: str, known_trouble: str = "") -> Ending | 
     if outcome and outcome.result == "done":
         return Ending("done", DONE, _serving(journal))
     if outcome and outcome.result != "accepted":
-        result = "cancelled" if outcome.why in ("cancelled", "held") else "reverted"
+        result = "cancelled" if outcome.why in ("cancelled", "held") else outcome.result
         return Ending(result, FAILED, _serving(journal), why=outcome.why)
-    return Ending("done" if journal.active else "stopped", DONE, _serving(journal)) if swap is None else None
+    if swap is not None:
+        return None
+    if journal.active:
+        return Ending("done", DONE, _serving(journal))
+    return Ending("stopped", FAILED, why="stopped by an operator") if intent else Ending("stopped", DONE)
 
 
 def _of_swap(swap: Swap) -> Ending | None:

@@ -66,17 +66,18 @@ class Following:
             ending = settled(state.journal, accepted.intent, accepted.trouble) or self._stuck(state)
             if ending is not None:
                 # Events between the two requests. The journal is on disk a moment before the event of a swap's end.
-                awaited = accepted.intent and not ending.mode and self._stated() is None
+                awaited = accepted.intent and ending.result != "waiting" and self._stated(accepted.intent) is None
                 self._report_events(last, POLL_S if awaited else 0.0)
-            ending = self._stated() or ending
+            ending = self._stated(accepted.intent) or ending
             if ending:
                 seconds = ending.seconds or parsed(self.leader.node.name, "events", self.events, phase_seconds)
                 return replace(ending, seconds=seconds)
         raise interrupted(self.service)
 
-    def _stated(self) -> Ending | None:
-        """Return the ending that an event states; None before it."""
-        stated = (parsed(self.leader.node.name, "events", event, of_event) for event in self.events)
+    def _stated(self, intent: str) -> Ending | None:
+        """Return the ending that an event states; None before it. A stop (empty) may end another one's swap, too."""
+        own = (event for event in self.events if event.get("intent", intent) == intent)
+        stated = (parsed(self.leader.node.name, "events", event, of_event) for event in own)
         return next(filter(None, stated), None)
 
     def _stuck(self, state: ServiceState) -> Ending | None:

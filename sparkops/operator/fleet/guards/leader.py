@@ -51,7 +51,7 @@ class Decision:
             return
         about = self.why if self.why.startswith(service) else f"{service}: {self.why}"
         if self.code == Busy.exit_code:
-            raise Busy(about, next_step=service_state.free_step(service))
+            raise Busy(about, next_step=service_state.free_step(service, about))
         raise PlanRefused(about, next_step="Check `sparkops status`, then retry.")
 
 

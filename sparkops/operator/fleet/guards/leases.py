@@ -19,6 +19,7 @@ from sparkops.node.member import Member
 from sparkops.node.progress import Event, OnEvent
 from sparkops.node.waiting import until_free
 from sparkops.operator.fleet.guards.leader import GuardConnection, connect_guard
+from sparkops.swap.intents import MOST_SENDER
 
 NODE, AGENTS = "node", "agents"
 RENEW_S = 15.0
@@ -86,7 +87,8 @@ def operator() -> str:
         user = getpass.getuser()
     except (KeyError, OSError):  # a number without a name, as in some containers
         user = str(os.getuid())
-    return f"{user}@{platform.node()}"
+    shown = "".join(letter for letter in f"{user}@{platform.node()}" if letter.isprintable())
+    return shown[:MOST_SENDER]
 
 
 @contextmanager

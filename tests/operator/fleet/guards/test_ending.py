@@ -84,6 +84,18 @@ def test_a_stop_ends_when_nothing_is_left_to_run() -> None:
     assert settled(offline.confirmed_stopped(offline.stopped), "") == Ending("stopped", 0)
 
 
+def test_a_deploy_whose_service_was_stopped_has_not_succeeded_also_where_its_event_was_lost() -> None:
+    loading = swapping(Phase.LOAD).journal
+    stopping = loading.noted("i2", "accepted", stopping=True).cut_short("stopped by bob@desk while it started")
+    offline = stopping.offline()
+    stopped = offline.confirmed_stopped(offline.stopped)
+
+    assert settled(stopping, "i1") is None
+    assert settled(stopped, "i1") == Ending("stopped", 1, why="stopped by bob@desk while it started")
+    assert settled(stopped, "unknown") == Ending("stopped", 1, why="stopped by an operator")
+    assert settled(stopped, "") == Ending("stopped", 0)
+
+
 def test_new_trouble_ends_the_following_and_old_trouble_does_not() -> None:
     journal = swapping(Phase.LOAD, trouble="no progress").journal
 
