@@ -46,13 +46,15 @@ class SparkopsError(Exception):
 
 
 class ConfigError(SparkopsError):
-    """A recipe or inventory is wrong at `line` (1 is the first) of `file`."""
+    """A recipe or inventory is wrong at `line` (1 is the first) of `file`, or a change by an option: `--set KEY`."""
 
     exit_code = 2
 
     def __init__(self, file: Path, line: int, field: str, problem: str) -> None:
-        where = f"{file}:{line}:" + (f" {one_line(field)}:" if field else "")
-        super().__init__(f"{where} {problem}")
+        option, _, key = str(file).partition(" ")
+        place = str(file) if option.startswith("--") else f"{file}:{line}"
+        known = not field or (option.startswith("--") and field.endswith(key))
+        super().__init__(f"{place}: {problem}" if known else f"{place}: {one_line(field)}: {problem}")
 
     @classmethod
     def joined(cls, errors: Sequence[ConfigError]) -> ConfigError:

@@ -1,7 +1,12 @@
-"""Names of containers that no recipe decides. Modules that read a node import them without a recipe."""
+"""Names of containers that no recipe decides, and the names that a mistyped one may mean.
+
+Modules that read a node import them without a recipe.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import StrEnum
 
 LABEL = "sparkops."
@@ -35,3 +40,25 @@ def waiting(service: str) -> str:
 def host_port(host: str, port: int) -> str:
     """Return host and port as a URL has them, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+MOST_HINTS = 3
+"""Limit of the names that a shortened one may mean."""
+
+
+def near_names(name: str, known: Iterable[str], likeness: float = 0.6) -> list[str]:
+    """Return the known names that begin with an unknown one, else the one that is most like it."""
+    names = list(known)
+    longer = [one for one in names if name and one.startswith(name)]
+    return longer[:MOST_HINTS] or get_close_matches(name, names, n=1, cutoff=likeness)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the question for an unknown name, which a further sentence may follow; no text without a near one."""
+    near = near_names(name, known)
+    return f"Did you mean {' or '.join(near)}? " if near else ""
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 model, 2 models."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from sparkops import units
+from sparkops.names import near_names
 from sparkops.redact import MASK, names_secret
 
 Location = tuple[str | int, ...]
@@ -39,7 +40,10 @@ MOST_LEVELS = 20
 
 
 class Section(BaseModel):
-    """A mapping of a YAML file: immutable, strictly typed, and closed to unknown keys."""
+    """A mapping of a YAML file: immutable, strictly typed, and closed to unknown keys.
+
+    The end of a key's name is the unit of its number; text with a unit is converted.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -50,6 +54,8 @@ class Section(BaseModel):
 
         A key that one of them may be, mistyped, is not reported as missing, too.
         """
+        if isinstance(data, dict):
+            data = {key: units.number(key, value) if key in cls.model_fields else value for key, value in data.items()}
         unknown = [key for key in data if key not in cls.model_fields] if isinstance(data, dict) else []
         if not unknown:
             return check(data)
@@ -84,7 +90,7 @@ def _hint(section: type[BaseModel], key: object) -> str:
 
 def _similar(section: type[BaseModel], key: object) -> tuple[str, ...]:
     """Return the known key that is most like an unknown one, or nothing."""
-    return tuple(difflib.get_close_matches(str(key), section.model_fields, n=1, cutoff=0.5))
+    return tuple(near_names(str(key), section.model_fields, likeness=0.5)[:1])
 
 
 def one_line(text: str) -> str:

@@ -28,6 +28,7 @@ from sparkops.config.fields import (
 from sparkops.config.node import LOOPBACK, NodeConfig, NodeSettings
 from sparkops.config.source import Source
 from sparkops.errors import ConfigError, UsageError
+from sparkops.names import did_you_mean
 
 IpAddress = IPv4Address | IPv6Address
 PRIVATE = tuple(
@@ -167,7 +168,8 @@ class Fleet(Section):
 
     def node(self, name: str) -> NodeConfig:
         if name not in self.nodes:
-            raise UsageError(f"{self.file}: unknown node '{name}', expected one of: {', '.join(self.nodes)}")
+            problem = f"{self.file}: unknown node '{name}', expected one of: {', '.join(self.nodes)}"
+            raise UsageError(problem, next_step=did_you_mean(name, self.nodes).strip())
         return self.nodes[name]
 
     def require_gateway(self) -> Gateway:

@@ -8,11 +8,12 @@ from pathlib import Path
 from sparkops.config import shipped, source
 from sparkops.config.source import Source
 from sparkops.errors import UsageError
+from sparkops.names import did_you_mean
 
 KEY = "extends"
 OWN = frozenset({KEY, "name", "description", "expected", "verified"})
 """Keys that a recipe never inherits: what was measured or run of the other one does not hold for this one."""
-SET = Path("--set")
+SET = "--set"
 ENV = ("serve", "env")
 SHORT = {"env": ENV, "args": ("serve", "args")}
 """Short forms in `--set`: env.NAME is serve.env.NAME."""
@@ -42,7 +43,10 @@ def _find(child: Source, name: str) -> Path:
     candidates = (directory / f"{name}.yaml" for directory in (folder, *around) if Path(name).name == name)
     file = next((candidate for candidate in candidates if candidate.is_file()), shipped.recipes().get(name))
     if file is None:
-        raise child.fail((KEY,), f"recipe {name!r} not found in this directory or among the shipped recipes")
+        error = child.fail((KEY,), f"recipe {name!r} not found in this directory or among the shipped recipes")
+        beside = (found.stem for directory in (folder, *around) for found in directory.glob("*.yaml"))
+        error.next_step = did_you_mean(name, {*beside, *shipped.recipes()} - {child.file.stem}).strip()
+        raise error
     return file
 
 
@@ -76,21 +80,21 @@ def apply(target: Source, changes: Iterable[str]) -> None:
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not all(key.split(".")):
-            raise UsageError(f"--set {change}: expected KEY=VALUE, such as env.NAME=x or swap.bake_s=10")
+            raise UsageError(f"{SET} {change}: expected KEY=VALUE, such as env.NAME=x or swap.bake_s=10")
         first, _, rest = key.partition(".")
         path = (*SHORT[first], *([rest] if rest else [])) if first in SHORT else tuple(key.split("."))
-        _put(target, path, text)
+        _put(target, path, text, Path(f"{SET} {key}"))
 
 
-def _put(target: Source, path: tuple[str, ...], text: str) -> None:
+def _put(target: Source, path: tuple[str, ...], text: str, change: Path) -> None:
     data = target.data
     for part in path[:-1]:
         data = data.setdefault(part, {}) if isinstance(data, dict) else None
     if not isinstance(data, dict):
-        raise UsageError(f"--set {'.'.join(path)}: unknown key")
-    data[path[-1]] = text if path[:-1] == ENV else source.value(SET, path, text)
+        raise UsageError(f"{SET} {'.'.join(path)}: unknown key")
+    data[path[-1]] = text if path[:-1] == ENV else source.value(change, path, text)
     for place in [place for place in target.lines if place[: len(path)] == path]:
         del target.lines[place]  # what stood below the value is gone
     for place in (path[:end] for end in range(1, len(path) + 1)):
         if place not in target.lines:
-            target.lines[place], target.files[place] = 1, SET
+            target.lines[place], target.files[place] = 1, change

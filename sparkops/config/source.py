@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from yaml.constructor import SafeConstructor
 
+from sparkops import units
 from sparkops.config import files
 from sparkops.config.compose import MAX_DEPTH, TooMuch, compose
 from sparkops.config.fields import Location, out_of_range
@@ -26,6 +27,34 @@ TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", 
 AMBIGUOUS_BOOL = re.compile(r"(?i)y|n|yes|no|on|off")
 AMBIGUOUS_INT = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+)")
 
+NO_NUMBER = frozenset({"float_type", "float_parsing", "int_type", "int_parsing"})
+"""Kinds of pydantic's errors about a value that is no number."""
+KINDS = {
+    "boolean": "true or false",
+    "dictionary": "a mapping of keys to values",
+    "integer": "a whole number",
+    "list": "a list",
+    "number": "a number",
+    "string": "text",
+    "tuple": "a list",
+}
+"""Kinds of values as pydantic calls them, in the terms of YAML."""
+JARGON: Mapping[str, str] = {
+    r"found character '\\t' that cannot start any token": "a tab; indent with spaces",
+    r"expected <block end>, but found '<(block mapping|block sequence) start>'": (
+        "this line is indented deeper than those before it"
+    ),
+    r"expected <block end>, but found .*": "this line does not continue the lines before it; check indent and quotes",
+    r"mapping values are not allowed here": "a second colon; put the value in quotes, or check the indent",
+    r"could not find expected ':'": "a key without a colon",
+    r"did not find expected (key|'-' indicator)": "this line does not continue the lines before it; check the indent",
+    r"expected ',' or '[]}]', but got .*": "a list or mapping in brackets is not closed",
+    r"found unexpected end of stream": "a quote is not closed",
+    r"found unknown escape character .*": "an unknown escape; put the text in single quotes",
+    r"found undefined alias .*": "an alias without an anchor; put text that begins with * in quotes",
+    r"found undefined tag handle .*": "an unknown tag; put text that begins with ! in quotes",
+}
+"""Words of the YAML parser, and what they mean to the author of a file."""
 BOUNDS = {"greater": "at least", "less": "at most"}
 """Shorter than pydantic's words."""
 
@@ -134,17 +163,15 @@ def _problem(details: ErrorDetails, parts: Collection[str | int]) -> tuple[Locat
         return (*where, *details["ctx"]["where"]), details["msg"]
     if details["type"] == "missing":
         return (*around, last), "missing, but required"  # other values may have a key of this name
+    if details["type"] in NO_NUMBER and (named := units.unit(str(last))):
+        return where, f"expected {units.EXPECTED[named]}; got {details['input']!r}"
     problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", details["msg"])
     problem = re.sub(r"(greater|less) than or equal to", lambda bound: BOUNDS[bound[1]], problem)
-    problem = re.sub(r"(a valid dictionary| or instance of \w+| after validation.*)", _plain, problem)
+    problem = re.sub(r"a valid (\w+)", lambda kind: KINDS.get(kind[1], kind[0]), problem)
+    problem = re.sub(r" or instance of \w+| after validation.*|, unable to parse.*", "", problem)
     got = details.get("input")
     shown = "got" not in problem and (isinstance(got, str | int | float | bool) or got is None)
     return where, problem + (f", got {got!r}" if shown else "")
-
-
-def _plain(match: re.Match[str]) -> str:
-    """Return YAML's term for pydantic's."""
-    return "a mapping of keys to values" if match[1] == "a valid dictionary" else ""
 
 
 def _text(source: Source) -> bytes:
@@ -160,10 +187,15 @@ def _compose(source: Source, where: Location, text: str | bytes) -> yaml.Node | 
         return compose(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        problem = f"{'' if isinstance(error, TooMuch) else 'not YAML: '}{error.problem}"
+        problem = str(error.problem) if isinstance(error, TooMuch) else f"not YAML: {_meant(str(error.problem))}"
         raise ConfigError(source.file, line, dotted(where), problem) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # not UTF-8, or a character past the last one
         raise source.fail(where, f"not YAML: {str(error).splitlines()[0]}") from None
+
+
+def _meant(problem: str) -> str:
+    """Return the YAML parser's words as those of a person; unknown ones as they are."""
+    return next((words for pattern, words in JARGON.items() if re.fullmatch(pattern, problem)), problem)
 
 
 def _value(source: Source, where: Location, node: yaml.Node, depth: int) -> object:

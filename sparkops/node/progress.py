@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
-MB, GB = 10**6, 10**9
+from sparkops.units import GIB, MIB
+
 PARTS = 10
 REPEAT_S = 60.0  # a plain log shows that the wait continues, without a line per poll
 
@@ -84,7 +85,7 @@ class Meter:
 
 
 def amount(count: int, total: int, new: int, took_s: float) -> str:
-    """Return progress as text: bytes in MB or GB (10^6, 10^9), and the rate of the `new` ones."""
-    unit, name = (GB, "GB") if total >= GB else (MB, "MB")
-    rate = f", {new / took_s / MB:.0f} MB/s" if took_s > 0 and new else ""
+    """Return progress as text: bytes in MiB or GiB, and the rate of the `new` ones."""
+    unit, name = (GIB, "GiB") if total >= GIB else (MIB, "MiB")
+    rate = f", {new / took_s / MIB:.0f} MiB/s" if took_s > 0 and new else ""
     return f"{count / unit:.1f} of {total / unit:.1f} {name}{rate}"

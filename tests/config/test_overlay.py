@@ -122,7 +122,7 @@ def test_a_mistake_two_files_below_is_told_there() -> None:
     write("base", {**BASE, "memory": {"claim_gib": "much", "basis": "a guess"}})
     write("middle", {**OWN, "name": "middle"})
 
-    with pytest.raises(ConfigError, match=r"^base\.yaml:\d+: memory\.claim_gib: expected a valid number"):
+    with pytest.raises(ConfigError, match=r"^base\.yaml:\d+: memory\.claim_gib: expected a number of GiB"):
         recipe_file.load(write("q", {**OWN, "extends": "middle"}))
 
 
@@ -171,7 +171,7 @@ def test_a_base_that_is_no_name_is_refused() -> None:
     write("base", BASE)
     file = write("q", {"extends": 1, **RECIPE})
 
-    with pytest.raises(ConfigError, match=r"^q\.yaml:1: extends: expected a valid string, got 1$"):
+    with pytest.raises(ConfigError, match=r"^q\.yaml:1: extends: expected text, got 1$"):
         recipe_file.load(file)
 
 

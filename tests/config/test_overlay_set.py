@@ -10,6 +10,7 @@ import yaml
 from sparkops.config import recipe_file
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError, SparkopsError, UsageError
+from sparkops.units import EXPECTED
 from tests.examples import RECIPE
 
 SERVE = {"args": {"max-model-len": 32768}, "env": {"A": "b"}, "allow": ["A", "N", "x"]}
@@ -103,21 +104,24 @@ def test_what_has_no_keys_cannot_be_changed_below(key: str) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ("args.x=on", "--set:1: serve.args.x: on is ambiguous in YAML, expected true, false or 'on' in quotes"),
-        ("args.x=010", "--set:1: serve.args.x: 010 is ambiguous in YAML, expected a decimal number or '010' in quotes"),
-        ("args.x=[1, no]", "--set:1: serve.args.x[1]: no is ambiguous in YAML, expected true, false or 'no' in quotes"),
-        ("args.x={a: 1, a: 2}", "--set:1: serve.args.x.a: duplicate key, first on line 1"),
-        ("args.x={1: 2}", "--set:1: serve.args.x: expected a text key; put it in quotes"),
-        ("image.mods=[a", "--set:1: image.mods: not YAML: expected ',' or ']', but got '<stream end>'"),
-        ("args.x=a\n---\nb", "--set:2: serve.args.x: not YAML: but found another document"),
-        ("args.x=.inf", "--set:1: serve.args.x: expected a finite number, got .inf"),
-        ("args.x={a: [.nan]}", "--set:1: serve.args.x.a[0]: expected a finite number, got .nan"),
-        ("swap.bake_s=1.0e+400", "--set:1: swap.bake_s: expected a finite number, got 1.0e+400"),
+        ("args.x=on", "--set args.x: on is ambiguous in YAML, expected true, false or 'on' in quotes"),
+        ("args.x=010", "--set args.x: 010 is ambiguous in YAML, expected a decimal number or '010' in quotes"),
+        (
+            "args.x=[1, no]",
+            "--set args.x: serve.args.x[1]: no is ambiguous in YAML, expected true, false or 'no' in quotes",
+        ),
+        ("args.x={a: 1, a: 2}", "--set args.x: serve.args.x.a: duplicate key, first on line 1"),
+        ("args.x={1: 2}", "--set args.x: expected a text key; put it in quotes"),
+        ("image.mods=[a", "--set image.mods: not YAML: a list or mapping in brackets is not closed"),
+        ("args.x=a\n---\nb", "--set args.x: not YAML: but found another document"),
+        ("args.x=.inf", "--set args.x: expected a finite number, got .inf"),
+        ("args.x={a: [.nan]}", "--set args.x: serve.args.x.a[0]: expected a finite number, got .nan"),
+        ("swap.bake_s=1.0e+400", "--set swap.bake_s: expected a finite number, got 1.0e+400"),
         (
             f"args.x={2**64}",
-            f"--set:1: serve.args.x: expected a whole number of at most 64 bits, got {2**64}",
+            f"--set args.x: expected a whole number of at most 64 bits, got {2**64}",
         ),
-        ("args.x=!secret a", "--set:1: serve.args.x: tag '!secret' is not allowed, expected plain values"),
+        ("args.x=!secret a", "--set args.x: tag '!secret' is not allowed, expected plain values"),
     ],
 )
 def test_a_value_is_read_as_strictly_as_a_file(change: str, error: str) -> None:
@@ -128,7 +132,7 @@ def test_a_value_without_end_is_refused() -> None:
     error = problem("args.x={a: &a [*a]}")
 
     assert isinstance(error, ConfigError)
-    assert str(error).startswith("--set:1: serve.args.x.a[0][0]")
+    assert str(error).startswith("--set args.x: serve.args.x.a[0][0]")
     assert str(error).endswith("too large: expected at most 50 levels and 20000 values")
 
 
@@ -138,24 +142,30 @@ def test_a_deep_value_is_refused(value: str) -> None:
 
     assert (type(error), str(error)) == (
         ConfigError,
-        "--set:1: serve.args.x: nested too deep, expected at most 50 levels",
+        "--set args.x: nested too deep, expected at most 50 levels",
     )
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ("swap.bake_s=x", "--set:1: swap.bake_s: expected a valid number, got 'x'"),
-        ("swap.bake_s=", "--set:1: swap.bake_s: expected a valid number, got None"),
-        ("swap.bake_s=# a while", "--set:1: swap.bake_s: expected a valid number, got None"),
-        ("swap.bake_s=1e400", "--set:1: swap.bake_s: expected a valid number, got '1e400'"),
-        ("swap.bake_s=1000001", "--set:1: swap.bake_s: expected at most 1000000, got 1000001"),
-        ("swap.bake=1", "--set:1: swap.bake: unknown key, did you mean 'bake_s'?"),
-        ("memory.claim_gib=-1", "--set:1: memory.claim_gib: expected greater than 0, got -1"),
-        ("swop.bake_s=1", "--set:1: swop: unknown key, did you mean 'swap'?"),
-        ("env.1N=x", "--set:1: serve.env.1N: expected the name of an environment variable, got '1N'"),
-        ("model.sources=[{id: x}]", "--set:1: model.sources[0].path: missing, but required"),
-        ("name=other", "--set:1: name: expected 'q' as in the file's name, got 'other'"),
+        ("swap.bake_s=x", f"--set swap.bake_s: expected {EXPECTED['s']}; got 'x'"),
+        ("swap.bake_s=", f"--set swap.bake_s: expected {EXPECTED['s']}; got None"),
+        (
+            "swap.bake_s=# a while",
+            f"--set swap.bake_s: expected {EXPECTED['s']}; got None",
+        ),
+        (
+            "swap.bake_s=1e400",
+            f"--set swap.bake_s: expected {EXPECTED['s']}; got '1e400'",
+        ),
+        ("swap.bake_s=1000001", "--set swap.bake_s: expected at most 1000000, got 1000001"),
+        ("swap.bake=1", "--set swap.bake: unknown key, did you mean 'bake_s'?"),
+        ("memory.claim_gib=-1", "--set memory.claim_gib: expected greater than 0, got -1"),
+        ("swop.bake_s=1", "--set swop.bake_s: swop: unknown key, did you mean 'swap'?"),
+        ("env.1N=x", "--set env.1N: expected the name of an environment variable, got '1N'"),
+        ("model.sources=[{id: x}]", "--set model.sources: model.sources[0].path: missing, but required"),
+        ("name=other", "--set name: expected 'q' as in the file's name, got 'other'"),
     ],
 )
 def test_a_change_is_checked_like_everything_else_and_the_error_names_its_field(change: str, error: str) -> None:

@@ -17,6 +17,7 @@ from sparkops.config.fields import PUBLIC
 from sparkops.config.image import Torch
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError, SparkopsError
+from sparkops.units import EXPECTED
 from tests import examples
 from tests.examples import RECIPE
 
@@ -128,14 +129,14 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("description", "two\nlines", f"description: {ONE_LINE} '\\n'"),
         ("description", "hidden\u202etext", f"description: {ONE_LINE} '\\u202e'"),
         ("engine", "tgi", "engine: expected 'vllm', 'stand-in', 'sglang', 'llama-cpp' or 'atlas', got 'tgi'"),
-        ("nodes", "n1", "nodes: expected a valid list, got 'n1'"),
+        ("nodes", "n1", "nodes: expected a list, got 'n1'"),
         ("image.base", "a b", "image.base: expected an image, such as debian:bookworm-slim, got 'a b'"),
         ("image.base", "a\nRUN id", "image.base: expected an image, such as debian:bookworm-slim, got 'a\\nRUN id'"),
         ("image.vllm", "vllm", f"image.vllm: {PACKAGE}, got 'vllm'"),
         ("image.vllm", "vllm>=0.1", f"image.vllm: {PACKAGE}, got 'vllm>=0.1'"),
         ("image.packages", ["a==1", "b==1 --index-url=x"], f"image.packages[1]: {PACKAGE}, got 'b==1 --index-url=x'"),
         ("image.apt", ["-y"], "image.apt[0]: expected the name of a package, got '-y'"),
-        ("image.torch.version", 2.11, "image.torch.version: expected a valid string, got 2.11"),
+        ("image.torch.version", 2.11, "image.torch.version: expected text, got 2.11"),
         (
             "image.torch.version",
             "2.11.0+cu130",
@@ -167,7 +168,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("model.sources", [{"id": "a", "path": "--a"}], f"model.sources[0].path: {PATH}, got '--a'"),
         ("model.steps", [step(output="-q")], f"model.steps[0].output: {PATH}, got '-q'"),
         ("model.steps", [step(inputs={"in": "a:b"})], f"model.steps[0].inputs.in: {PATH}, got 'a:b'"),
-        ("serve.port", "8000", "serve.port: expected a valid integer, got '8000'"),
+        ("serve.port", "8000", "serve.port: expected a whole number, got '8000'"),
         ("serve.port", 80, "serve.port: expected at least 1024, got 80"),
         (
             "serve.args",
@@ -187,7 +188,7 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("serve.env", {"A": "$HOME/x"}, f"serve.env.A: {PLAIN}, got '$HOME/x'"),
         ("serve.env", {"A": "a$_b"}, f"serve.env.A: {PLAIN}, got 'a$_b'"),
         ("serve.args", {"x": ["$HOME"]}, f"serve.args.x: {PLAIN}"),
-        ("serve.env", {"A": 1}, "serve.env.A: expected a valid string, got 1"),
+        ("serve.env", {"A": 1}, "serve.env.A: expected text, got 1"),
         ("serve.env", {"A-B": "1"}, "serve.env.A-B: expected the name of an environment variable, got 'A-B'"),
         ("serve.env", {"HF_TOKEN": "hunter2"}, f"serve.env.HF_TOKEN: {PUBLIC}, got 'HF_TOKEN'"),
         ("serve.args", {"api-key": ["hunter2"]}, f"serve.args.api-key: {PUBLIC}, got 'api-key'"),
@@ -198,11 +199,20 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("serve.args", {"x": ["-0.5"]}, f"serve.args.x: {APART.format('-0.5')}"),
         ("serve.tensor_parallel", 0, "serve.tensor_parallel: expected at least 1, got 0"),
         ("serve.tensor_parallel", 65, "serve.tensor_parallel: expected at most 64, got 65"),
-        ("serve.tensor_parallel", "2", "serve.tensor_parallel: expected a valid integer, got '2'"),
-        ("serve.tensor_parallel", True, "serve.tensor_parallel: expected a valid integer, got True"),
+        ("serve.tensor_parallel", "2", "serve.tensor_parallel: expected a whole number, got '2'"),
+        ("serve.tensor_parallel", True, "serve.tensor_parallel: expected a whole number, got True"),
         ("serve.executor", "slurm", "serve.executor: expected 'ray' or 'mp', got 'slurm'"),
-        ("memory.claim_gib", "10 GiB", "memory.claim_gib: expected a valid number, got '10 GiB'"),
-        ("memory.claim_gib", "1e400", "memory.claim_gib: expected a valid number, got '1e400'"),
+        (
+            "memory.claim_gib",
+            "10 Gib/s",
+            f"memory.claim_gib: expected {EXPECTED['gib']}; got '10 Gib/s'",
+        ),
+        (
+            "memory.claim_gib",
+            "1e400",
+            f"memory.claim_gib: expected {EXPECTED['gib']}; got '1e400'",
+        ),
+        ("memory.claim_gib", "1000001 GiB", "memory.claim_gib: expected at most 1000000, got 1000001"),
         ("memory.claim_gib", 1e7, "memory.claim_gib: expected at most 1000000, got 10000000.0"),
         ("memory.claim_gib", float("inf"), "memory.claim_gib: expected a finite number, got .inf"),
         (
@@ -212,7 +222,11 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ),
         ("serve.args", {"x": {"y": float("inf")}}, "serve.args.x.y: expected a finite number, got .inf"),
         ("probe.passes", 0, "probe.passes: expected at least 1, got 0"),
-        ("memory.claim_gib", True, "memory.claim_gib: expected a valid number, got True"),
+        (
+            "memory.claim_gib",
+            True,
+            f"memory.claim_gib: expected {EXPECTED['gib']}; got True",
+        ),
         ("expected", {"tok_s": 1}, "expected.source: missing, but required"),
     ],
 )

@@ -37,6 +37,7 @@ from sparkops.operator.cli.options import (
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data, data_json, say
 from sparkops.operator.fleet.connected import connect
+from sparkops.units import shown_size
 
 Result = TypeVar("Result")
 REPLACE = Annotated[bool, typer.Option("--replace", help="Replace another model in the same directory")]
@@ -58,10 +59,10 @@ def list_(context: typer.Context, node: NODES = None, json: JSON = False) -> Non
         nodes = {name: _as_json(directory) for name, directory in directories.items()}
         data_json({"nodes": {**nodes, **{name: {"error": str(error)} for name, error in errors.items()}}})
     for name, directory in () if json else directories.items():
-        free = f", {directory.free / 1e9:.1f} GB free" if directory.exists else " not found"
+        free = f", {shown_size(directory.free)} free" if directory.exists else " not found"
         data(f"{name:<16} {model_dir(fleet.nodes[name])}{free}")
         for checkpoint in directory.checkpoints.values():
-            data(f"  {checkpoint.path:<44} {checkpoint.size / 1e9:>8.2f} GB  {_state(checkpoint)}")
+            data(f"  {checkpoint.path:<44} {shown_size(checkpoint.size):>10}  {_state(checkpoint)}")
     if errors:
         raise joined(list(errors.values()))
 
@@ -114,7 +115,7 @@ def pull(
 
     name, pulled = _on_one(fleet, loaded, node, fetch)
     for model in pulled:
-        say(f"{name}: {model.path}, {model.size / 1e9:.2f} GB, revision {model.commit}", fg="green")
+        say(f"{name}: {model.path}, {shown_size(model.size)}, revision {model.commit}", fg="green")
     if loaded.model.steps:
         say(f"  next: sparkops models prepare {recipe} --node {name}", bold=True)
     elif len(fleet.nodes) > 1:
@@ -161,8 +162,8 @@ def copy(
         for name in of_each[0]
     }
     for name, model in copied.items():
-        sent = f"{model.sent / 1e6:.1f} MB sent" if model.sent else "nothing sent"
-        say(f"{name}: {loaded.model.path}, {model.size / 1e9:.2f} GB, {sent}", fg="green")
+        sent = f"{shown_size(model.sent)} sent" if model.sent else "nothing sent"
+        say(f"{name}: {loaded.model.path}, {shown_size(model.size)}, {sent}", fg="green")
     if json:
         nodes = {name: {"bytes": model.size, "sent": model.sent} for name, model in copied.items()}
         data_json({"path": loaded.model.path, "from": source, "nodes": nodes})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+from sparkops import units
+
 MOST = 1_000_000  # as in config/fields.py, which --help does not load
 
 
@@ -18,8 +18,8 @@ MOST = 1_000_000  # as in config/fields.py, which --help does not load
 class Settings:
     """The global options."""
 
-    inventory: Path
-    verbose: bool
+    inventory: Path = Path("inventory.yaml")
+    verbose: bool = False
 
 
 def in_range(number: float | None) -> float | None:
@@ -32,13 +32,9 @@ def in_range(number: float | None) -> float | None:
 def seconds(text: str | float) -> float:
     """Return a time span in seconds: a number of them, or such as 90s, 10m or 1h30m. Raises BadParameter."""
     try:
-        return float(text)
-    except ValueError:
-        parts = SPAN.fullmatch(str(text))
-    if not parts or not any(parts.groups()):
-        raise typer.BadParameter(f"expected seconds, or a time span such as 90s, 10m or 1h30m; got {text!r}")
-    hours, minutes, rest = (float(part or 0) for part in parts.groups())
-    return 3600 * hours + 60 * minutes + rest
+        return units.seconds(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str | int], int]:

@@ -1,9 +1,9 @@
 """`make images-real`: the image gate on real images of vLLM, and on the same images with one fault each.
 
 The shipped templates are built with the wheels of the package index, by `sparkops recipe lock` and `sparkops build`
-on a node of the test fleet, without a GPU: CUDA for the README's first recipe and for the newest vLLM, an image laid out like
-NVIDIA's container, and the CPU build on processors with and without AVX-512. Writes docs/evidence/images.md, and the
-answers of the gate to tests/captured/gate-*.json, which the unit tests judge again.
+on a node of the test fleet, without a GPU: CUDA for the README's first recipe and for the newest vLLM, an image laid
+out like NVIDIA's container, and the CPU build on processors with and without AVX-512. Writes docs/evidence/images.md,
+and the answers of the gate to tests/captured/gate-*.json, which the unit tests judge again.
 """
 
 from __future__ import annotations

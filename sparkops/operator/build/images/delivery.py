@@ -11,12 +11,13 @@ from sparkops.config import programs
 from sparkops.errors import CommandFailed, Interrupted, NodeError, SparkopsError
 from sparkops.node.docker import commands
 from sparkops.node.member import Member
-from sparkops.node.progress import MB, Event, Meter, OnEvent
+from sparkops.node.progress import Event, Meter, OnEvent
 from sparkops.node.waiting import Waiting
 from sparkops.operator.build.images import layers
 from sparkops.operator.build.images.layers import DockerImage, ImageLack, Store, lack, missing_bytes, saved_share
 from sparkops.operator.fleet.transfer.commands import EndProgram
 from sparkops.operator.fleet.transfer.rendezvous import TransferObserver
+from sparkops.units import MIB, shown_size
 
 UNPACK_S, POLL_S = 120.0, 0.5
 READS = ("--user=0", "--read-only", "--cap-drop=ALL", "--cap-add=DAC_READ_SEARCH", "--security-opt=no-new-privileges")
@@ -107,7 +108,7 @@ class ImageCopy:
         """Start an attempt without the first `skip` layers. Return its observer."""
         self.earlier, self.now, self.meter, self.skip = self.sent, 0, None, skip
         count, origin = len(self.source.image.layers), self.source.node.name
-        about = f", about {self.need / MB:.1f} MB" if self.need > MB else ""
+        about = f", about {shown_size(self.need)}" if self.need > MIB else ""
         self.report(f"{self.source.tag}: copying {count - skip} of {count} layers from {origin}{about}")
         detour = f"no direct route from {origin}; relaying through this machine"
         return TransferObserver(self._count, on_detour=lambda: self.report(detour), on_all=self._arrived)
@@ -118,7 +119,7 @@ class ImageCopy:
         if self.meter is None:
             what = f"receiving {self.source.tag}"
             self.meter = Meter(self.source.report, self.target.name, what, self.need, shown)
-        if self.need > MB:
+        if self.need > MIB:
             self.meter(shown)
 
     def _arrived(self) -> None:

@@ -12,8 +12,8 @@ from sparkops.command import quote
 from sparkops.config.model import Weights
 from sparkops.engines.runtime import USER
 from sparkops.errors import NotReady
-from sparkops.node.progress import GB
 from sparkops.operator.build.weights.checkpoint import MARKER, Checkpoint, problems
+from sparkops.units import shown_size
 
 PARTIAL = ".partial"
 SHORTEST_COMMIT = 7
@@ -200,7 +200,7 @@ def enough_room(free: int, needed: float) -> str:
     """Return the missing disk space as text; empty if it is enough. Both in bytes."""
     if free >= needed:
         return ""
-    return f"{free / GB:.1f} GB free, {needed / GB:.1f} GB needed: {(needed - free) / GB:.1f} GB short"
+    return f"{shown_size(free)} free, {shown_size(needed)} needed: {shown_size(needed - free)} short"
 
 
 def disagreements(checkpoints: Mapping[str, Checkpoint]) -> Iterator[str]:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from sparkops.config.model import Model, Step
 from sparkops.config.recipe import Recipe
 from sparkops.errors import NotReady
-from sparkops.node.progress import GB
 from sparkops.operator.build.weights.checkpoint import ModelDirectory
 from sparkops.operator.build.weights.plan import PARTIAL, RequiredModel, enough_room, fetched, in_words, refused
+from sparkops.units import BYTES
 
 
 def engine_reads(recipe: Recipe) -> RequiredModel:
@@ -73,7 +73,7 @@ def lacking(recipe: Recipe, node: str, steps: Sequence[Step], directory: ModelDi
             step = f"sparkops models pull {recipe.name} --node {node}"
             return NotReady(node, f"{source.path} is unusable: {reasons}", next_step=step)
     written = {path: checkpoint.size for path, checkpoint in directory.checkpoints.items()}
-    needed = sum(max(step.disk_gb * GB - written.get(step.output + PARTIAL, 0), 0) for step in steps)
+    needed = sum(max(step.disk_gb * BYTES["gb"] - written.get(step.output + PARTIAL, 0), 0) for step in steps)
     if short := enough_room(directory.free, needed):
         step = "Free space under the model directory: sparkops models list"
         return NotReady(node, short, next_step=step)

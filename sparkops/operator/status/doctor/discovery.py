@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sparkops import __version__
 from sparkops.command import Command
+from sparkops.names import counted
 from sparkops.node.host import HostFacts
 from sparkops.operator.fleet.network.facts import NodeFabric
 from sparkops.operator.status.doctor.facts import MachineFacts
@@ -34,7 +35,7 @@ SHARED = ("user", "port", "ssh_key", "model_dir", "gpu")
 """Keys of a node that `defaults` may state for all."""
 HEAD = f"""\
 # Written by sparkops {__version__}.
-# The nodes of your fleet. Every key: docs/inventory.md, or `sparkops recipe schema inventory`.
+# The nodes of your fleet. Every key: sparkops recipe schema inventory --markdown
 known_hosts: known_hosts        # pinned SSH host keys, by node
 """
 
@@ -71,7 +72,9 @@ class Discovered:
             self.machine.gpu or self.host.gpu_model or "no GPU found",
             f"{self.host.memory_total_gib:.1f} GiB of memory",
             *(f"{port.name} {port.gids[0].address}" for port in ports),
-            f"{models.count} models in {models.path}" if models else f"no model directory found: create {MODEL_DIR}",
+            f"{counted(models.count, 'model')} in {models.path}"
+            if models
+            else f"no model directory found: create {MODEL_DIR}",
         ]
         return ", ".join(parts) + ("" if models is None or models.writable else ", not writable for its user")
 

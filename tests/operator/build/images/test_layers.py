@@ -129,7 +129,7 @@ def test_an_image_of_containerd_s_store_is_saved_compressed(size: int, sizes: tu
 def test_too_little_room_is_said_and_unknown_room_is_not() -> None:
     assert layers.room(1.0, 2**30) == ""
     assert layers.room(None, 2**60) == ""
-    assert layers.room(1.0, 3 * 10**9) == "1.1 GB free, 3.0 GB needed: 1.9 GB short"
+    assert layers.room(1.0, 3 * 10**9) == "1.0 GiB free, 2.8 GiB needed: 1.8 GiB short"
 
 
 def test_a_tag_tells_its_recipe() -> None:

@@ -199,6 +199,6 @@ def test_a_full_disk_is_refused_before_anything_is_sent(fleet: Connected, tmp_pa
     with sparse.open("wb") as file:
         file.truncate(10**13)
 
-    with pytest.raises(NodeError, match=r"n2: [0-9.]+ GB free, 10000\.0 GB needed"):
+    with pytest.raises(NodeError, match=r"n2: [0-9.]+ GiB free, 9313\.2 GiB needed"):
         copy(only(fleet, "n1", "n2"))
     assert not any((tmp_path / "n2").iterdir())

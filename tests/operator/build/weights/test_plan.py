@@ -205,9 +205,9 @@ def test_nodes_that_disagree_are_named() -> None:
 
 def test_room_and_amounts_in_words() -> None:
     assert models.enough_room(10**9, 10**9) == ""
-    assert models.enough_room(10**9, 3.5 * 10**9) == "1.0 GB free, 3.5 GB needed: 2.5 GB short"
-    assert amount(5 * 10**6, 10**7, 0, 0.0) == "5.0 of 10.0 MB"
-    assert amount(3 * 10**9, 4 * 10**9, 2 * 10**9, 4.0) == "3.0 of 4.0 GB, 500 MB/s"
+    assert models.enough_room(2**30, 3.5 * 2**30) == "1.0 GiB free, 3.5 GiB needed: 2.5 GiB short"
+    assert amount(5 * 2**20, 10 * 2**20, 0, 0.0) == "5.0 of 10.0 MiB"
+    assert amount(3 * 2**30, 4 * 2**30, 2 * 2**30, 4.0) == "3.0 of 4.0 GiB, 512 MiB/s"
 
 
 FILE = replace(CHECKPOINT, files={"q-Q4.gguf": (9, 1)}, shards={})

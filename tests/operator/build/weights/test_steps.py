@@ -105,7 +105,7 @@ def test_nothing_is_lacking_where_sources_and_room_are_there() -> None:
         (
             directory(free_gb=3.5),
             (
-                "n1: 3.5 GB free, 4.0 GB needed: 0.5 GB short",
+                "n1: 3.3 GiB free, 3.7 GiB needed: 476.8 MiB short",
                 "Free space under the model directory: sparkops models list",
             ),
         ),
