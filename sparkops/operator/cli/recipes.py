@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from json import dumps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,10 +13,12 @@ from sparkops.config.families import Family, Variant, families
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load
 from sparkops.config.shipped import known_recipes
-from sparkops.errors import SparkopsError, UsageError, joined
+from sparkops.engines.vllm import stated_release
+from sparkops.errors import ConfigError, SparkopsError, UsageError, joined
+from sparkops.names import counted, did_you_mean
 from sparkops.operator.cli.named import load_fleet
 from sparkops.operator.cli.options import JSON, Settings
-from sparkops.operator.cli.terminal import data, data_json, fitted, table
+from sparkops.operator.cli.terminal import data, data_json, fitted, is_narrow, say, table
 from sparkops.operator.deploy import observe
 from sparkops.operator.deploy.preconditions import Observed
 from sparkops.operator.deploy.suitable import Place, Suitable, suitable
@@ -24,38 +26,54 @@ from sparkops.operator.fleet.connected import connect
 
 COLUMNS = frozenset({"memory.claim_gib", "serve.tensor_parallel"})
 """Keys of a recipe that its row shows."""
+TABLE_WIDTH = 100
+"""Columns of a terminal below which each recipe is a block of lines."""
 Fits = Mapping[str, Suitable]
 """Where each recipe fits, by its name; empty without --fits."""
 
 
 def recipes(
     context: typer.Context,
-    service: Annotated[str | None, typer.Argument(metavar="SERVICE", help="List the recipes of SERVICE")] = None,
-    fits: Annotated[bool, typer.Option("--fits", help="Show which fit on the nodes of the inventory")] = False,
+    service: Annotated[str | None, typer.Argument(metavar="SERVICE", help="Compare the recipes of SERVICE")] = None,
+    fits: Annotated[bool, typer.Option("--fits", help="List those that fit on the nodes of the inventory")] = False,
     json: JSON = False,
 ) -> None:
-    """List recipes by service
+    """List recipes
 
-    Prints a row for each service: the number of its recipes, and name and description of the first one. Those with the
-    newest vLLM come first, before them those that have only a finished image without a version. With SERVICE prints its
-    recipes, and how each differs from the one that it extends.
+    Locked and measured recipes come first, those with the newest vLLM before others, and those for CPUs last. With
+    SERVICE prints its recipes, and how each differs from the one that it extends.
 
-    --fits reads memory, GPUs and containers of the nodes, and the network where a recipe needs two. Without it no node
-    is read.
+    --fits reads memory, GPUs and containers of the nodes, and the network where a recipe needs two, and lists what fits
+    now first; with SERVICE it prints for the others why they do not. Without it no node is read.
 
     Example: sparkops recipes qwen3.5-122b
     """
-    every = families(load(file) for file in known_recipes().values())
+    readable, broken = _read(known_recipes().values())
+    every = families(readable)
     listed = [_named(service, every)] if service is not None else every
     found, errors = _fits(context.obj, listed) if fits else ({}, [])
     if json:
-        data_json(_as_json(listed, found))
+        unreadable = [{"file": str(file), "error": str(error)} for file, error in broken.items()]
+        data_json({**_as_json(listed, found), "broken": unreadable})
     elif service is None:
-        data("\n".join(fitted(table([*_services(listed, found)]))))
+        _show_all(listed, found)
     else:
         data("\n".join(_variants(listed[0], found)))
+    for error in broken.values():
+        say(f"not listed: {error}", fg="yellow")
     if errors:
         raise joined(errors)
+
+
+def _read(files: Iterable[Path]) -> tuple[list[Recipe], dict[Path, ConfigError]]:
+    """Return the recipes, and by file why one cannot be read."""
+    readable, broken = list[Recipe](), dict[Path, ConfigError]()
+    for file in files:
+        try:
+            readable.append(load(file))
+        except ConfigError as error:
+            broken[file] = error
+    return readable, broken
 
 
 def _named(service: str, every: Sequence[Family]) -> Family:
@@ -66,9 +84,8 @@ def _named(service: str, every: Sequence[Family]) -> Family:
     owners = [family.service for family in every if service in {recipe.name for recipe in family.recipes}]
     if owners:
         raise UsageError(f"{service} is a recipe, expected a service", next_step=f"sparkops recipes {owners[0]}")
-    near = difflib.get_close_matches(service, by_service, n=1)
-    step = f"Did you mean {near[0]}? " if near else ""
-    raise UsageError(f"no recipe of service {service}", next_step=f"{step}`sparkops recipes` lists all.")
+    step = f"{did_you_mean(service, by_service)}`sparkops recipes` lists all."
+    raise UsageError(f"no recipe of service {service}", next_step=step)
 
 
 def _fits(settings: Settings, listed: Sequence[Family]) -> tuple[Fits, list[SparkopsError]]:
@@ -84,51 +101,54 @@ def _fits(settings: Settings, listed: Sequence[Family]) -> tuple[Fits, list[Spar
     return {recipe.name: suitable(recipe, observed, fleet.fabric) for recipe in asked}, errors
 
 
-def _services(listed: Sequence[Family], fits: Fits) -> Iterator[Sequence[str]]:
-    yield (
-        "SERVICE",
-        "RECIPES",
-        "VLLM",
-        "NODES",
-        "GIB PER NODE",
-        "TOK/S",
+def _show_all(listed: Sequence[Family], fits: Fits) -> None:
+    """Print one row for each recipe; with `fits` only for those that fit, and how many do not."""
+    every = [recipe for family in listed for recipe in family.recipes]
+    shown = sorted((one for one in every if not fits or _usable(fits[one.name])), key=lambda one: _rank(one, fits))
+    data("\n".join(_catalogue(shown, fits)))
+    if others := len(every) - len(shown):
+        verb = "does" if others == 1 else "do"
+        say(f"{counted(others, 'recipe')} {verb} not fit; `sparkops recipes SERVICE --fits` prints why")
+
+
+def _usable(found: Suitable) -> bool:
+    return bool(found.places or found.running)
+
+
+def _rank(recipe: Recipe, fits: Fits) -> tuple[bool, ...]:
+    """Return the order of a recipe: what fits now, what is locked and measured, locked or measured; for CPUs last."""
+    later = not (fits[recipe.name].now or fits[recipe.name].running) if fits else False
+    locked, measured = bool(recipe.lock), _speed(recipe) != "-"
+    return recipe.backend == "cpu", later, not (locked and measured), not locked, not measured
+
+
+def _catalogue(shown: Sequence[Recipe], fits: Fits) -> Iterable[str]:
+    """Return a line for each recipe; on a narrow terminal a block, so that no name is cut."""
+    rows = [_row(recipe, fits) for recipe in shown]
+    if not is_narrow(TABLE_WIDTH):
+        return fitted(table([_head(fits), *rows]))
+    return [line for row in rows for line in _block(row)]
+
+
+def _block(row: Sequence[str]) -> Sequence[str]:
+    """Return a recipe below its name: what its row has, and its description."""
+    name, service, nodes, claim, speed, lock, release, *where, description = row
+    facts = [f"service {service}", counted(int(nodes), "node"), f"{claim} GiB each", lock]
+    facts += [f"{speed} tok/s"] if speed != "-" else []
+    facts += [f"vLLM {release}"] if release != "-" else []
+    return (name, *fitted([f"  {part}" for part in (", ".join(facts), *where, description)]))
+
+
+def _head(fits: Fits) -> Sequence[str]:
+    return (
+        *("NAME", "SERVICE", "NODES", "GIB PER NODE", "TOK/S", "LOCK", "VLLM"),
         *(("FITS",) if fits else ()),
-        "FIRST",
         "DESCRIPTION",
     )
-    for family in listed:
-        members = family.recipes
-        speeds = [recipe.expected.tok_s for recipe in members if recipe.expected and recipe.expected.tok_s]
-        yield (
-            family.service,
-            str(len(members)),
-            family.release or "-",
-            _span(recipe.serve.tensor_parallel for recipe in members),
-            _span(recipe.memory.claim_gib for recipe in members),
-            _span(speeds),
-            *((_count([fits[recipe.name] for recipe in members]),) if fits else ()),
-            family.first.name,
-            family.first.description,
-        )
-
-
-def _span(numbers: Any) -> str:
-    """Return the least and the most of numbers; `-` for none."""
-    known = sorted(set(numbers))
-    return "-".join(f"{number:g}" for number in known[:: max(len(known) - 1, 1)]) or "-"
-
-
-def _count(found: Sequence[Suitable]) -> str:
-    """Return how many recipes fit, and how many of them beside what runs."""
-    fitting, now = sum(bool(one.places) for one in found), sum(bool(one.now) for one in found)
-    running = sum(bool(one.running) for one in found)
-    parts = [f"{now} now"] + ([f"{running} running"] if running else [])
-    return f"{fitting} of {len(found)} ({', '.join(parts)})" if fitting else "none"
 
 
 def _variants(family: Family, fits: Fits) -> Iterator[str]:
-    head = ("RECIPE", "NODES", "GIB PER NODE", "TOK/S", "LOCK", *(("FITS",) if fits else ()), "DESCRIPTION")
-    lines = fitted(table([head, *(_row(variant.recipe, fits) for variant in family.variants)]))
+    lines = fitted(table([_head(fits), *(_row(variant.recipe, fits) for variant in family.variants)]))
     yield lines[0]
     for variant, line in zip(family.variants, lines[1:], strict=True):
         yield line
@@ -139,11 +159,17 @@ def _variants(family: Family, fits: Fits) -> Iterator[str]:
 
 
 def _row(recipe: Recipe, fits: Fits) -> Sequence[str]:
-    speed = f"{recipe.expected.tok_s:g}" if recipe.expected and recipe.expected.tok_s else "-"
-    lock = "locked" if recipe.lock else "unlocked"
-    where = (_where(fits[recipe.name]),) if fits else ()
-    claim = f"{recipe.memory.claim_gib:g}"
-    return (recipe.name, str(recipe.serve.tensor_parallel), claim, speed, lock, *where, recipe.description)
+    return (
+        *(recipe.name, recipe.service, str(recipe.serve.tensor_parallel), f"{recipe.memory.claim_gib:g}"),
+        *(_speed(recipe), "locked" if recipe.lock else "unlocked"),
+        stated_release(recipe.image.requirement, recipe.image.use) or "-",
+        *((_where(fits[recipe.name]),) if fits else ()),
+        recipe.description,
+    )
+
+
+def _speed(recipe: Recipe) -> str:
+    return f"{recipe.expected.tok_s:g}" if recipe.expected and recipe.expected.tok_s else "-"
 
 
 def _where(found: Suitable) -> str:

@@ -15,7 +15,7 @@ from tests.operator.cli.conftest import Sparkops
 from tests.places import ROOT
 
 NAMES = [*shipped.recipes()]
-HEAD = "SERVICE RECIPES VLLM NODES GIB PER NODE TOK/S FIRST DESCRIPTION"
+HEAD = "NAME SERVICE NODES GIB PER NODE TOK/S LOCK VLLM DESCRIPTION"
 
 
 @pytest.fixture
@@ -25,24 +25,48 @@ def mine() -> None:
     Path("recipes/q.yaml").write_text(yaml.safe_dump(RECIPE))
 
 
-def test_recipes_lists_services_with_the_number_of_their_recipes(sparkops: Sparkops) -> None:
+def test_recipes_lists_each_recipe_with_its_own_values_and_locked_and_measured_ones_first(sparkops: Sparkops) -> None:
     ran = sparkops("recipes")
 
     head, *rows = ran.out.splitlines()
-    words = [row.split()[:2] for row in rows]
+    by_name = {row.split()[0]: row for row in rows}
     assert (ran.code, head.split()) == (0, HEAD.split())
-    assert ["qwen3.5-122b", "14"] in words
-    assert sum(int(number) for _, number in words) == len(NAMES)
-    assert words[-1] == ["stand-in", "1"]
-    assert re.search(r"^qwen3\.5-122b +14 +0\.23\.0 +1-2 +91-117 +25\.2-38\.4 +122b-autoround +Qwen3", ran.out, re.M)
+    assert sorted(by_name) == sorted(NAMES)
+    assert by_name["122b-autoround"].split()[1] == "qwen3.5-122b"
+    whole = [("locked" in row.split() and row.split()[4] != "-") for row in rows]
+    assert whole == sorted(whole, reverse=True)
+    assert whole[0]
+    assert "cpu" in rows[-1]
+
+
+def test_a_broken_recipe_is_a_line_of_its_own(sparkops: Sparkops) -> None:
+    Path("recipes").mkdir()
+    Path("recipes/broken.yaml").write_text("name: [\n")
+
+    ran, as_json = sparkops("recipes"), sparkops("recipes", "--json").json
+
+    assert (ran.code, len(ran.out.splitlines())) == (0, 1 + len(NAMES))
+    assert ran.err == "not listed: recipes/broken.yaml:2: not YAML: a list or mapping in brackets is not closed\n"
+    assert [row["file"] for row in as_json["broken"]] == ["recipes/broken.yaml"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_no_name_is_cut_on_a_terminal(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sparkops.operator.cli.terminal.sys.stdout.isatty", lambda: True)
+
+    lines = sparkops("recipes").out.splitlines()
+
+    assert {line.split()[0] for line in lines if not line.startswith((" ", "NAME"))} == set(NAMES)
+    assert max(map(len, lines)) <= columns
 
 
 def test_the_recipes_of_a_service_are_listed_with_what_differs(sparkops: Sparkops) -> None:
     ran = sparkops("recipes", "tiny-tp2")
 
     head, first, of_first, second, differs = ran.out.splitlines()
-    assert (ran.code, head.split("  ")[0]) == (0, "RECIPE")
-    assert first.split()[:5] == ["tiny-qwen3-cpu-tp2", "2", "3.5", "-", "unlocked"]
+    assert (ran.code, head.split("  ")[0]) == (0, "NAME")
+    assert first.split()[:6] == ["tiny-qwen3-cpu-tp2", "tiny-tp2", "2", "3.5", "-", "unlocked"]
     assert of_first == "  tiny-qwen3-cpu with serve.port=8010"  # of another service
     assert second.split()[0] == "tiny-qwen3-cpu-tp2-mp"
     assert differs == "  tiny-qwen3-cpu-tp2 with serve.executor=mp; without image.packages"
@@ -108,10 +132,11 @@ def test_fits_reads_the_nodes_and_says_why_a_recipe_fits_nowhere(sparkops: Spark
     assert (ran.code, ran.err) == (0, "")
     head, first, reason, second, _ = ran.out.splitlines()
     assert head.split()[-2:] == ["FITS", "DESCRIPTION"]
-    assert (first.split()[0], first.split()[5], second.split()[5:8]) == ("large", "no", ["now", "on", "here"])
+    assert (first.split()[0], first.split()[7], second.split()[7:10]) == ("large", "no", ["now", "on", "here"])
     assert re.match("  does not fit: here: 900000 GiB claimed, .* GiB in total: .* short", reason)
-    assert re.search(r"^chat +2 .* 1 of 2 \(1 now\)  +large ", services.out, re.M)
-    assert re.search(r"^qwen3.5-122b +14 .* none  +122b-autoround ", services.out, re.M)
+    assert re.search(r"^q +chat .* now on here ", services.out, re.M)
+    assert not re.search(r"^large ", services.out, re.M)
+    assert re.search(r"^[0-9]+ recipes do not fit; `sparkops recipes SERVICE --fits` prints why$", services.err, re.M)
     [found] = [
         row["fits"] for row in sparkops("recipes", "chat", "--fits", "--json").json["recipes"] if row["name"] == "q"
     ]
