@@ -18,8 +18,9 @@ EVERYWHERE = {"help", "install_completion", "show_completion"}
 EVERY = """\
 ## Every verb
 
-`sparkops [OPTION]... VERB` takes these options before the verb; each verb has `--help`. Data goes to stdout,
-messages and progress to stderr."""
+These options may stand before the verb or after it; each verb has `--help`. Data goes to stdout, messages and progress
+to stderr. With `--json`, a refusal prints `{"exit_code": 5, "error": "...", "next": ["..."]}` to stdout as well, unless
+the verb has printed its own object. Times are seconds or such as `90s`, `10m`, `1h30m`."""
 
 
 def page() -> str:
@@ -58,7 +59,8 @@ def paragraphs(text: str) -> Iterator[str]:
 
 def options(verb: Any, context: Any) -> str:
     """Return the arguments and options as a table, without those that every verb has."""
-    own = (param for param in verb.get_params(context) if param.name not in EVERYWHERE)
+    every = (param for param in verb.get_params(context) if not getattr(param, "hidden", False))
+    own = (param for param in every if param.name not in EVERYWHERE)
     rows = [f"| `{name}` | {' '.join(meaning.split())} |" for name, meaning in (shown(param, context) for param in own)]
     return "\n".join(["| option | effect |", "| --- | --- |", *rows]) if rows else ""
 

@@ -143,7 +143,8 @@ def test_without_a_terminal_nothing_goes_unless_yes_was_said(service: Service, n
     leave(node, base)
     before = things(node)
     refused = service.cli("prune", "--node", NODE)
-    assert "No terminal to confirm on; pass --yes." in refused.err
+    assert refused.code == 2
+    assert "no terminal to confirm on: Remove " in refused.err
     assert things(node) == before
 
 

@@ -54,6 +54,8 @@ def doctor(
 
     Example: sparkops doctor --fix
     """
+    if yes and not fix:
+        raise UsageError("--yes: no effect without --fix", next_step="sparkops doctor --fix --yes")
     login = HubLogin(read_token(token_file), endpoint)
     require_encrypted(login.token, endpoint)
     with connect(load_fleet(context.obj), node or (), patience_s=PATIENCE_S, required=False) as connected:

@@ -26,6 +26,7 @@ from sparkops.operator.cli.options import DRY_RUN, JSON, NODES, RECIPE, WAIT
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data_json, say
 from sparkops.operator.fleet.connected import connect
+from sparkops.units import shown_size
 
 
 def build(
@@ -60,6 +61,8 @@ def build(
         say(f"built once, and copied{': ranks must run the same content' if ranks else ''}: {', '.join(nodes)}")
     if dry_run:
         _show(order, nodes, once=once)
+        if json:
+            data_json({"tag": order.tag, "inputs": order.context.digest, "nodes": dict.fromkeys(nodes)})
         return
     results: Mapping[str, Built | CopiedImage]
     source = None
@@ -111,7 +114,7 @@ def show_results(tag: str, source: str | None, results: Mapping[str, Built | Cop
             text = f"{change}: {tag}, {result.size_gib:.2f} GiB"
         else:
             change = f"copied from {source}" if result.sent else "nothing to do"
-            text = f"{change}: {tag}, {result.sent / 1e6:.2f} MB sent"
+            text = f"{change}: {tag}, {shown_size(result.sent)} sent"
         say(f"{name}: {text}", fg="green")
 
 

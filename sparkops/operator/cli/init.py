@@ -67,6 +67,10 @@ def init(
     if gateway and addresses:
         problem = "--gateway: not with addresses: a new inventory has the gateway on its first node"
         raise UsageError(problem, next_step="Leave out --gateway, and name the address of that node first.")
+    without_effect = {"--user": user and not addresses, "--force": gateway and force, "--yes": gateway and yes}
+    if refused := [option for option, ignored in without_effect.items() if ignored]:
+        beside = "--gateway" if gateway else "no ADDRESS"
+        raise UsageError(f"{' and '.join(refused)}: no effect with {beside}", next_step="sparkops init --help")
     if gateway:
         _add_gateway(load_fleet(settings), gateway)
         return

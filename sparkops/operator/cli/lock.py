@@ -14,6 +14,7 @@ from sparkops.config import assets
 from sparkops.config.lock import Lock, Parent, not_locked
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load_unlocked, lock_file, lock_text, read_lock
+from sparkops.names import counted
 from sparkops.node.member import Member
 from sparkops.node.progress import OnEvent
 from sparkops.operator.build.images.build import of_recipe
@@ -103,7 +104,8 @@ def _changed(
 def _show(lock: Lock, file: Path, changed: Sequence[Difference] = (), *, taken: bool = True, json: bool) -> None:
     """Print what is locked and what is not. `changed`: what a newer digest changes, `taken` or not."""
     unlocked = not_locked(lock)
-    say(f"{len(lock.packages)} packages, {len(lock.mods)} files of mods, {len(lock.models)} models")
+    parts = (counted(len(lock.packages), "package"), counted(len(lock.mods), "file") + " of mods")
+    say(", ".join((*parts, counted(len(lock.models), "model"))))
     for text in unlocked:
         say(f"not locked: {text}")
     if json:

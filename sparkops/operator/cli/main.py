@@ -1,31 +1,36 @@
-"""The command line: global options, the verbs, and the one place where errors become exit codes."""
+"""The command line: global options, the verbs, and the one place where errors become words and exit codes."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from sparkops import __version__
-from sparkops.errors import SparkopsError
-from sparkops.operator.cli.options import Settings
-from sparkops.operator.cli.terminal import say, show_commands
-from sparkops.operator.cli.verbs import Verbs
+from sparkops.errors import Interrupted, SparkopsError, UsageError
+from sparkops.operator.cli.terminal import PRINTED, data_json, say
+from sparkops.operator.cli.usage import translated
+from sparkops.operator.cli.verbs import Verbs, settle
 from sparkops.redact import redacted
 
+BUG = 3
+"""Exit code of an unexpected error."""
+ClickException: Any = typer.BadParameter.__mro__[2]
+"""What Typer's parser raises: it exports no common name of it."""
 app = typer.Typer(
     name="sparkops",
     cls=Verbs,
     help="Build, deploy and update LLM servers on NVIDIA DGX Spark.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 3 a bug, 4 busy or on hold, 5 refused, "
-    "6 rolled back after downtime, 7 needs an operator, 130 interrupted. docs/operations.md explains each.",
+    "6 rolled back after downtime, 7 needs an operator, 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -46,12 +51,7 @@ def options(
     ] = False,
 ) -> None:
     """Build, deploy and update LLM servers on NVIDIA DGX Spark."""
-    if no_color or os.environ.get("NO_COLOR"):
-        os.environ["NO_COLOR"] = "1"
-        context.color = False
-    if verbose:
-        context.call_on_close(show_commands())
-    context.obj = Settings(inventory=inventory, verbose=verbose)
+    settle(context, inventory=inventory, no_color=no_color or bool(os.environ.get("NO_COLOR")), verbose=verbose)
 
 
 @cache
@@ -62,19 +62,50 @@ def command() -> Callable[..., object]:
 
 def main() -> None:
     """Run the program and end with an exit code of docs/operations.md#exit-codes."""
+    words = sys.argv[1:] or ["--help"]
+    PRINTED.clear()
     try:
-        command()(sys.argv[1:] or ["--help"], prog_name="sparkops")  # also where `python -m sparkops` runs it
+        code = command()(words, prog_name="sparkops", standalone_mode=False)  # a name for `python -m sparkops`, too
+        raise SystemExit(code if isinstance(code, int) else 0)
     except SparkopsError as error:
-        _report(error)
-        raise SystemExit(error.exit_code) from None
+        _end(error, words)
+    except ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            raise SystemExit(UsageError.exit_code) from None
+        _end(translated(error), words)
+    except typer.Abort:
+        _end(Interrupted("the question has no answer; nothing was changed"), words)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:  # a file has its own message
+            _show_bug(error, words)
+            raise SystemExit(BUG) from error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would write the rest at its end
+        _end(SparkopsError(f"stdout: cannot be written: {error.strerror}"), words, json=False)
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # the reader closed the pipe: `sparkops status | head`
             raise SystemExit(0) from None
         raise
     except Exception as error:
-        say(f"sparkops: internal error: {type(error).__name__}: {error}", fg="red")
-        say(f"  Traceback saved to {_save_traceback()}; please report it.")
-        raise SystemExit(3) from error
+        _show_bug(error, words)
+        raise SystemExit(BUG) from error
+
+
+def _end(error: SparkopsError, words: Sequence[str], *, json: bool = True) -> NoReturn:
+    """Print an error and end with its exit code; where JSON was asked for and is not printed yet, as JSON too."""
+    _report(error)
+    if json and "--json" in words and not PRINTED:
+        data_json({"exit_code": error.exit_code, "error": str(error), "next": error.next_step.splitlines()})
+    raise SystemExit(error.exit_code) from None
+
+
+def _show_bug(error: Exception, words: Sequence[str]) -> None:
+    """Print an unexpected error, and save its traceback."""
+    text = f"internal error: {type(error).__name__}: {error}"
+    say(f"sparkops: {text}", fg="red")
+    say(f"  Traceback saved to {_save_traceback()}; please report it.")
+    if "--json" in words and not PRINTED:
+        data_json({"exit_code": BUG, "error": text, "next": []})
 
 
 def _report(error: SparkopsError) -> None:

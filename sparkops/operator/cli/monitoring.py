@@ -32,4 +32,4 @@ def monitoring(
     if fleet.monitoring is None:
         say("no `monitoring` in the inventory: only the gateway is scraped, by a Prometheus on its node", fg="yellow")
         say("  next: add `monitoring: {key: FILE}`, deploy, and write the files again", bold=True)
-    say(f"  next: prometheus --config.file={output / PROMETHEUS}; docs/monitoring.md has the rest", bold=True)
+    say(f"  next: prometheus --config.file={output / PROMETHEUS}", bold=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,13 +10,11 @@ from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import ConfigError, UsageError
+from sparkops.names import did_you_mean
 from sparkops.operator.cli.options import Settings
 from sparkops.operator.cli.terminal import say
 from sparkops.operator.deploy import leads
 from sparkops.operator.fleet.connected import Connected
-
-MOST_HINTS = 3
-"""Limit of the names that an unknown one may mean."""
 
 
 def load_fleet(settings: Settings) -> Fleet:
@@ -47,12 +44,11 @@ def require_service(connected: Connected, service: str) -> None:
     if service in known:
         return
     if of := _service_of_recipe(service):
-        problem, near = f"no such service: {service} is a recipe of service {of}", [of] if of in known else []
+        problem, step = f"{service} is a recipe; its service is {of}", did_you_mean(of, known & {of})
     else:
-        problem, near = f"no such service: {service}", difflib.get_close_matches(service, known, n=3)
+        problem, step = f"no such service: {service}", did_you_mean(service, known)
     if unread:
         problem += f"; not read: {', '.join(unread)}"
-    step = f"Did you mean {' or '.join(near)}? " if near else ""
     raise UsageError(problem, next_step=f"{step}`sparkops status` lists all.")
 
 
@@ -81,10 +77,8 @@ def find_recipe(named: str) -> Path:
         return known[name]
     if any(_service_of_recipe(recipe) == name for recipe in known):
         raise UsageError(f"{name} is a service, expected a recipe", next_step=f"sparkops recipes {name}")
-    longer = [recipe for recipe in known if recipe.startswith(name)]
-    near = longer[:MOST_HINTS] or difflib.get_close_matches(name, known, n=1)
-    step = f"Did you mean {' or '.join(near)}? " if near else ""
-    raise UsageError(f"recipe not found: {named}", next_step=f"{step}`sparkops recipes` lists all.")
+    problem = f"{named} is a directory, expected a recipe" if Path(named).is_dir() else f"recipe not found: {named}"
+    raise UsageError(problem, next_step=f"{did_you_mean(name, known)}`sparkops recipes` lists all.")
 
 
 def read_token(file: Path | None) -> str:

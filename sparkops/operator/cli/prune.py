@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sparkops.command import Command
-from sparkops.node.host import GIB
+from sparkops.names import counted
 from sparkops.operator.cli.named import load_fleet
 from sparkops.operator.cli.options import DRY_RUN, JSON, NODES, WAIT, WITHOUT, YES
 from sparkops.operator.cli.progress import progress
@@ -17,6 +17,7 @@ from sparkops.operator.deploy.prune.run import Pruning, prepare, remove
 from sparkops.operator.deploy.prune.uninstall import Extent, Uninstall
 from sparkops.operator.deploy.prune.uninstalling import Target, prepare_uninstall, run
 from sparkops.operator.fleet.connected import connect
+from sparkops.units import shown_size
 
 
 def prune(
@@ -30,7 +31,7 @@ def prune(
     """Remove unused containers, images and caches
 
     Keeps what a journal names (active, previous and new releases), what runs, and images of the last day. Removes
-    nothing while a guard does not answer, or a journal cannot be read.
+    nothing while a guard does not answer, or a journal cannot be read. Without a terminal it needs --yes.
 
     BuildKit's cache keeps layers of removed images; `docker builder prune` on the node frees them.
 
@@ -45,7 +46,7 @@ def prune(
         count = sum(len(pruning.removals) for pruning in planned.values())
         if not json:
             _show(planned)
-        if count and not dry_run and confirm(f"Remove {count} items?", yes=yes):
+        if count and not dry_run and confirm(f"Remove {counted(count, 'item')}?", yes=yes):
             pruned = remove(connected, report, planned, wait)
     for name, result in pruned.items():
         free = f"{_gib(result.free)} free ({_gib(planned[name].free)} before)"
@@ -55,7 +56,7 @@ def prune(
 
 
 def _gib(size: int | None) -> str:
-    return "an unknown amount" if size is None else f"{size / GIB:.2f} GiB"
+    return "an unknown amount" if size is None else shown_size(size)
 
 
 def _show(planned: Mapping[str, Pruning]) -> None:
@@ -110,8 +111,8 @@ def uninstall(
         planned = prepare_uninstall(target)
         if not json:
             data(str(planned))
-        of_models = f", {planned.weights / GIB:.2f} GiB of them model files," if planned.weights else ""
-        question = f"Remove {len(planned.removals)} items{of_models} from {planned.node}?"
+        of_models = f", {shown_size(planned.weights)} of them model files," if planned.weights else ""
+        question = f"Remove {counted(len(planned.removals), 'item')}{of_models} from {planned.node}?"
         if (planned.removals or planned.leader) and not dry_run and confirm(question, yes=yes):
             removed = run(target, planned, report, wait)
             say(f"{node}: {len(removed)} removed", fg="green")

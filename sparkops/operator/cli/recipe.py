@@ -33,6 +33,8 @@ def show(
 
     Example: sparkops recipe show 122b-autoround
     """
+    if source and json:
+        raise UsageError("--source: not with --json: it prints the file as it is", next_step="Leave out one of them.")
     file = find_recipe(recipe)
     values = load(file).model_dump(mode="json", exclude_none=True)
     if source:

@@ -12,7 +12,7 @@ from sparkops.config import assets, files
 from sparkops.config.recipe_file import load
 from sparkops.config.shipped import known_recipes
 from sparkops.errors import SparkopsError, UsageError
-from sparkops.names import GATEWAY, GUARD
+from sparkops.names import GATEWAY, GUARD, counted
 from sparkops.operator.build.gateway.image import gateway_dockerfile
 from sparkops.operator.build.guard.image import guard_dockerfile
 from sparkops.operator.build.hub.pull import HUB, hub_dockerfile
@@ -40,6 +40,8 @@ def render(
 
     Example: sparkops recipe render 122b-autoround
     """
+    if all_ and recipe:
+        raise UsageError("--all: not with RECIPE", next_step="Leave out one of them.")
     chosen = list(known_recipes().values()) if all_ else [find_recipe(named) for named in recipe or ()]
     if not chosen:
         raise UsageError("nothing to render", next_step="Pass recipes or --all.")
@@ -56,7 +58,7 @@ def render(
     if check and stale:
         step = "sparkops recipe render --all"
         raise SparkopsError(f"out of date: {', '.join(map(str, stale))}", next_step=step)
-    files_ = f"{len(texts)} Dockerfile{'' if len(texts) == 1 else 's'}"
+    files_ = counted(len(texts), "Dockerfile")
     say(f"{files_} up to date" if not stale else f"{len(stale)} of {files_} written")
 
 

@@ -96,6 +96,11 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+def is_narrow(columns: int) -> bool:
+    """Return whether stdout is a terminal with fewer columns."""
+    return sys.stdout.isatty() and shutil.get_terminal_size().columns < columns
+
+
 def fitted(lines: Sequence[str]) -> Sequence[str]:
     """Return lines cut to the width of the terminal; whole ones where stdout is none, such as a pipe."""
     if not sys.stdout.isatty():
@@ -104,8 +109,13 @@ def fitted(lines: Sequence[str]) -> Sequence[str]:
     return [line if len(line) <= width else f"{line[: width - 3]}..." for line in lines]
 
 
+PRINTED: list[object] = []
+"""The JSON objects that this call has printed: an error prints none beside them."""
+
+
 def data_json(value: Any) -> None:
     """Print one JSON object on stdout."""
+    PRINTED.append(value)
     with _above():
         typer.echo(json.dumps(_redacted(value), indent=2))
 
@@ -143,11 +153,10 @@ def write(file: Path, text: str) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> bool:
-    """Ask for confirmation on a terminal. Without a terminal only `yes` confirms."""
+    """Ask for confirmation on a terminal. Without a terminal only `yes` confirms: it raises UsageError."""
     if yes:
         return True
     if not sys.stdin.isatty():
-        say(f"{question} No terminal to confirm on; pass --yes.", fg="yellow")
-        return False
+        raise UsageError(f"no terminal to confirm on: {question}", next_step="Pass --yes.")
     with _above():
         return typer.confirm(visible(question), err=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,12 @@ from typer.core import TyperCommand, TyperGroup
 from sparkops import __version__
 from sparkops.command import quote
 from sparkops.errors import UsageError
+from sparkops.names import did_you_mean
+from sparkops.operator.cli.options import Settings
+from sparkops.operator.cli.terminal import show_commands
+
+GLOBAL = ("inventory", "no_color", "verbose")
+"""Names of the options that may stand before the verb or after it."""
 
 
 def light(options: list[Any]) -> list[Any]:
@@ -38,12 +45,45 @@ def _usage(argument: Any, _: Any) -> list[str]:
     return [name if argument.required else f"[{name}]"]
 
 
+def settle(
+    context: Any, *, inventory: Path | None = None, no_color: bool | None = None, verbose: bool | None = None
+) -> None:
+    """Let global options take effect, those before the verb and then those after it."""
+    if no_color:
+        os.environ["NO_COLOR"] = "1"
+        context.color = False
+    known: Settings = context.obj or Settings()
+    if verbose and not known.verbose:
+        context.call_on_close(show_commands())
+    context.obj = Settings(inventory or known.inventory, known.verbose or bool(verbose))
+
+
+def everywhere(context: Any) -> list[Any]:
+    """Return the global options for a place after the verb, where the help does not repeat them."""
+    root = context.find_root().command
+    return [_after(option) for option in root.params if option.name in GLOBAL] if isinstance(root, Verbs) else []
+
+
+def _after(option: Any) -> Any:
+    """Return a copy of a global option that takes effect when it is given."""
+    later = copy(option)
+    later.hidden, later.expose_value, later.envvar, later.default = True, False, None, None
+    later.process_value = partial(_settle, option.name)
+    return later
+
+
+def _settle(name: str, context: Any, value: Any) -> Any:
+    if value and not context.resilient_parsing:
+        settle(context, **{name: Path(value) if name == "inventory" else value})
+    return value
+
+
 class LightCommand(TyperCommand):
     """A verb that imports pydantic only for options that need it: `status` connects without."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options of the verb."""
-        return light(super().get_params(ctx))
+        """Return the options of the verb, and the global ones."""
+        return [*light(super().get_params(ctx)), *everywhere(ctx)]
 
 
 @dataclass(frozen=True)
@@ -81,7 +121,7 @@ GROUPS: Mapping[str, Mapping[str, Verb | Family]] = {
         "demo": Verb("demo", "demo", "Try a swap under load on this machine"),
         "init": Verb("init", "init", "Create an inventory file"),
         "doctor": Verb("doctor", "doctor", "Check nodes and their network"),
-        "recipes": Verb("recipes", "recipes", "List recipes by service"),
+        "recipes": Verb("recipes", "recipes", "List recipes"),
         "import": Verb("convert", "import_", "Convert a recipe of another tool"),
     },
     "Build": {
@@ -182,14 +222,12 @@ ARGUMENT = re.compile(r"\[?\b[A-Z]+\b\]?")
 
 def unknown(name: str, rest: Sequence[str], known: Iterable[str], path: str) -> UsageError:
     """Return the error of a word that is no verb below `path`: with what replaced it, else with the nearest ones."""
-    problem = f"unknown verb: {name}" if path == "sparkops" else f"{path}: unknown verb: {name}"
+    problem = f"{path}: unknown verb: {name}".removeprefix("sparkops: ").removeprefix("sparkops ")
     if path == "sparkops" and name in RENAMED:
         argument = quote(rest[0]) if rest and not rest[0].startswith("-") else ""
         named = (ARGUMENT.sub(lambda _: argument, one, count=1) if argument else one for one in RENAMED[name])
         return UsageError(problem, next_step="\n".join(f"sparkops {one}" for one in named))
-    near = get_close_matches(name, known)
-    step = f"Did you mean {' or '.join(near)}? " if near else ""
-    return UsageError(problem, next_step=f"{step}`{path} --help` lists all.")
+    return UsageError(problem, next_step=f"{did_you_mean(name, known)}`{path} --help` lists all.")
 
 
 class Group(TyperGroup):
@@ -202,8 +240,8 @@ class Group(TyperGroup):
         super().__init__(commands={**lines, **attributes.pop("commands", {})}, **attributes)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options of all verbs."""
-        return light(super().get_params(ctx))
+        """Return the options of the group, and the global ones."""
+        return [*light(super().get_params(ctx)), *(everywhere(ctx) if ctx.parent else ())]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the name, the imported command and its arguments. Raises UsageError for an unknown name."""

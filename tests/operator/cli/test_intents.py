@@ -183,7 +183,7 @@ def test_a_hold_blocks_with_4_also_after_a_wait_and_names_who_and_its_end(sparko
 
     ran = sparkops("stop", "chat", "--wait", "1", "--json")
 
-    assert (ran.code, ran.out) == (4, "")
+    assert (ran.code, ran.json["exit_code"], ran.json["error"]) == (4, 4, "chat is on hold: fair")
     assert "waiting: chat is on hold: fair" in ran.err
     assert ran.err.splitlines()[-2:] == [f"sparkops: {held}", "  next: sparkops hold chat --off"]
     assert "chat is on hold: maintenance, by " in sparkops("hold", "chat").err
@@ -327,7 +327,7 @@ def test_the_name_of_a_recipe_is_answered_with_its_service(sparkops: Here) -> No
 
     assert ran.code == 2
     assert ran.err.splitlines() == [
-        "sparkops: no such service: mine is a recipe of service chat",
+        "sparkops: mine is a recipe; its service is chat",
         "  next: Did you mean chat? `sparkops status` lists all.",
     ]
 

@@ -54,11 +54,68 @@ def test_a_wrong_command_line_ends_with_2(sparkops: Sparkops, argv: list[str]) -
     assert sparkops(*argv).code == 2
 
 
+@pytest.mark.parametrize(
+    ("argv", "problem", "step"),
+    [
+        (["status", "--nope"], "status: unknown option: --nope", "sparkops status --help"),
+        (
+            ["deploy", "x", "--detatch"],
+            "deploy: unknown option: --detatch",
+            "Did you mean --detach? `sparkops deploy --help` lists all.",
+        ),
+        (["logs"], "logs: SERVICE is missing", "sparkops logs --help"),
+        (["models", "copy", "x"], "models copy: --from is missing", "sparkops models copy --help"),
+        (["rollback", "one", "two"], "rollback: unexpected argument: two", "sparkops rollback --help"),
+        (["stop", "x", "--wait"], "--wait: its value is missing", "sparkops VERB --help"),
+    ],
+    ids=str,
+)
+def test_a_wrong_command_line_is_answered_like_every_other_error(
+    sparkops: Sparkops, argv: list[str], problem: str, step: str
+) -> None:
+    ran = sparkops(*argv)
+
+    assert (ran.code, ran.out, ran.err) == (2, "", f"sparkops: {problem}\n  next: {step}\n")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["stop", "x", "--json"], ["deploy", "x", "--json", "--nope"], ["recipe", "show", "nope", "--json"]],
+    ids=str,
+)
+def test_a_refusal_is_printed_as_json_where_json_was_asked_for(sparkops: Sparkops, argv: list[str]) -> None:
+    ran = sparkops(*argv)
+
+    assert ran.code == ran.json["exit_code"] == 2
+    steps = "".join(f"  next: {step}\n" for step in ran.json["next"])
+    assert ran.err == f"sparkops: {ran.json['error']}\n{steps}"
+    assert steps
+
+
+@pytest.mark.parametrize(
+    "argv", [["status", "-i", "other.yaml"], ["node", "trust", "--inventory", "other.yaml"]], ids=str
+)
+def test_global_options_may_follow_the_verb(sparkops: Sparkops, argv: list[str]) -> None:
+    assert sparkops(*argv).err.startswith("sparkops: inventory not found: other.yaml\n")
+    assert sparkops("-i", "first.yaml", *argv, "-v", "--no-color").err.startswith(
+        "sparkops: inventory not found: other.yaml\n"
+    )
+
+
+@pytest.mark.local
+def test_a_full_disk_behind_stdout_is_named() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "sparkops", "--help"]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert (ran.returncode, ran.stderr) == (1, "sparkops: stdout: cannot be written: No space left on device\n")
+
+
 def test_a_negative_number_of_lines_is_refused(sparkops: Sparkops) -> None:
     ran = sparkops("logs", "x", "--tail", "-1")
 
     assert ran.code == 2
-    assert "Invalid value for '--tail': expected a whole number of at least 0; got '-1'" in " ".join(ran.err.split())
+    assert "sparkops: --tail: expected a whole number of at least 0; got '-1'" in " ".join(ran.err.split())
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "-1", "1e7", "1e400"])
@@ -71,7 +128,7 @@ def test_a_number_out_of_range_is_refused_where_it_is_read(sparkops: Sparkops, a
     ran = sparkops(*argv, number)
 
     assert ran.code == 2
-    assert f"Invalid value for '{argv[-1]}': expected a number from 0 to 1000000; got {float(number)}" in " ".join(
+    assert f"sparkops: {argv[-1]}: expected a number from 0 to 1000000; got {float(number)}" in " ".join(
         ran.err.split()
     )
 
@@ -91,7 +148,7 @@ def test_a_wrong_amount_is_answered_with_the_expected_form(
     ran = sparkops(*argv)
 
     assert ran.code == 2
-    assert f"Invalid value for '{argv[-2]}': {expected}" in " ".join(ran.err.split())
+    assert f"sparkops: {argv[-2]}: {expected}" in " ".join(ran.err.split())
 
 
 @pytest.mark.parametrize(

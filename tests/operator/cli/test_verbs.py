@@ -119,7 +119,7 @@ def test_the_program_explains_its_exit_codes(sparkops: Sparkops) -> None:
     ("words", "problem", "steps"),
     [
         ("statu", "unknown verb: statu", ["Did you mean status? `sparkops --help` lists all."]),
-        ("node trsut", "sparkops node: unknown verb: trsut", ["Did you mean trust? `sparkops node --help` lists all."]),
+        ("node trsut", "node: unknown verb: trsut", ["Did you mean trust? `sparkops node --help` lists all."]),
         ("xyz", "unknown verb: xyz", ["`sparkops --help` lists all."]),
         ("follow tiny", "unknown verb: follow", ["sparkops status tiny --follow"]),
         ("show", "unknown verb: show", ["sparkops recipe show RECIPE"]),

@@ -624,7 +624,7 @@ def reached(nodes: Sequence[NodeFacts], reports: Reports, drift: Sequence[Drift]
         yield from _of_node(node, reports.get(node.name))
     for row in drift:
         if row.code == GUARD_NOT_REACHED.code:
-            step = f"docker logs --tail 50 {CONTAINER}, on both nodes; docs/security.md lists the port"
+            step = f"docker logs --tail 50 {CONTAINER}, on both nodes"
             yield GUARD_NOT_REACHED.at(row.node, row.detail, step)
 
 

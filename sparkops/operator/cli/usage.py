@@ -1,0 +1,46 @@
+"""Errors of a command line in the words of every other error: the parser's own kinds are translated here alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sparkops.errors import UsageError
+from sparkops.names import did_you_mean
+
+EXTRA = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)", re.DOTALL)
+COERCED = re.compile(r"Input should be (.*?)(?:, unable to parse.*)?", re.DOTALL)
+
+
+def translated(error: Any) -> UsageError:
+    """Return the error of Typer's parser as one of sparkops, with the help of its verb as the next step."""
+    path = error.ctx.command_path if error.ctx else "sparkops VERB"
+    problem, near = _problem(error, path.removeprefix("sparkops "))
+    return UsageError(problem, next_step=f"{near}`{path} --help` lists all." if near else f"{path} --help")
+
+
+def _problem(error: Any, path: str) -> tuple[str, str]:
+    """Return what is wrong, and the names that were meant."""
+    message = str(error.message)
+    match type(error).__name__:
+        case "MissingParameter":
+            return f"{path}: {_name(error.param)} is missing", ""
+        case "NoSuchOption":
+            known = [one for param in error.ctx.command.get_params(error.ctx) for one in param.opts if one[:2] == "--"]
+            return f"{path}: unknown option: {error.option_name}", did_you_mean(error.option_name, known)
+        case "BadOptionUsage":
+            lacks = "requires" in message
+            return f"{error.option_name}: {'its value is missing' if lacks else 'it takes no value'}", ""
+    if getattr(error, "param", None) is not None:
+        coerced = COERCED.fullmatch(message)
+        return f"{_name(error.param)}: {f'expected {coerced[1]}' if coerced else message}", ""
+    if extra := EXTRA.fullmatch(message):
+        return f"{path}: unexpected argument: {extra[1]}", ""
+    if message == "Missing command.":
+        return f"{path}: a verb is missing", ""
+    return f"{path}: {message}", ""
+
+
+def _name(param: Any) -> str:
+    """Return an argument or option as the help shows it: RECIPE, --wait."""
+    return str(param.metavar or param.name.upper()) if param.param_type_name == "argument" else max(param.opts, key=len)
