@@ -34,6 +34,7 @@ OPTIONS = {
     **dict.fromkeys(("--node", "-n", "--to", "--from", "--without"), "node"),
     "--recipe": "recipe",
     "--client": "client",
+    "--mode": "mode",
 }
 """Kinds of values by option."""
 FAMILIES = {"models", "recipe", "gateway", "node"}
@@ -88,12 +89,17 @@ def values(words: Sequence[str], incomplete: str, inventory: str) -> list[str]:
 
 
 def _without_globals(words: Sequence[str], inventory: str) -> tuple[str, list[str]]:
-    """Return the inventory and the words that start with the verb."""
-    rest = [*words]
-    while rest and rest[0].startswith("-"):
-        option, equals, value = rest.pop(0).partition("=")
-        if option in INVENTORY and (equals or rest):
-            inventory = value if equals else rest.pop(0)
+    """Return the inventory, wherever it is named, and the other words from the verb on."""
+    rest, at = [*words], 0
+    while at < len(rest):
+        option, equals, value = rest[at].partition("=")
+        if option in INVENTORY and (equals or rest[at + 1 :]):
+            inventory = value if equals else rest[at + 1]
+            del rest[at : at + (1 if equals else 2)]
+        elif at == 0 and option.startswith("-"):
+            del rest[0]
+        else:
+            at += 1
     return inventory, rest
 
 
@@ -119,5 +125,6 @@ SOURCES: Mapping[str, Callable[[str], Iterable[str]]] = {
     "service": _services,
     "node": _nodes,
     "client": lambda _: CLIENTS,
+    "mode": lambda _: ("beside", "across", "in-place"),
 }
 """Names of each kind, from the path of the inventory."""

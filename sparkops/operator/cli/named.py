@@ -68,6 +68,8 @@ def find_recipe(named: str) -> Path:
     """
     if Path(named).is_file():
         return Path(named)
+    if "/" in named and (file := Path(f"{named}.yaml")).is_file():
+        return file
     known = known_recipes()
     name = Path(named).name.removesuffix(".yaml")
     parts = Path(named).parts

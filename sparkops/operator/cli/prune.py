@@ -31,7 +31,8 @@ def prune(
     """Remove unused containers, images and caches
 
     Keeps what a journal names (active, previous and new releases), what runs, and images of the last day. Removes
-    nothing while a guard does not answer, or a journal cannot be read. Without a terminal it needs --yes.
+    nothing while a guard does not answer, or a journal cannot be read. Without a terminal it needs --yes. --dry-run
+    also lists the images that stay.
 
     BuildKit's cache keeps layers of removed images; `docker builder prune` on the node frees them.
 
@@ -45,7 +46,7 @@ def prune(
         planned = prepare(connected, nodes)
         count = sum(len(pruning.removals) for pruning in planned.values())
         if not json:
-            _show(planned)
+            _show(planned, images=dry_run)
         if count and not dry_run and confirm(f"Remove {counted(count, 'item')}?", yes=yes):
             pruned = remove(connected, report, planned, wait)
     for name, result in pruned.items():
@@ -59,11 +60,14 @@ def _gib(size: int | None) -> str:
     return "an unknown amount" if size is None else shown_size(size)
 
 
-def _show(planned: Mapping[str, Pruning]) -> None:
+def _show(planned: Mapping[str, Pruning], *, images: bool) -> None:
+    """Print the removals, and with `images` what stays of sparkops besides."""
     for name, pruning in planned.items():
         data(f"{name}: {len(pruning.removals) or 'nothing'} to remove, {_gib(pruning.free)} free")
         for removal in pruning.removals:
             data(f"  - {removal}")
+        for name in pruning.images if images else ():
+            data(f"  stays: {name}")
 
 
 def _as_json(planned: Pruning, pruned: Pruning | None) -> dict[str, object]:
@@ -71,6 +75,7 @@ def _as_json(planned: Pruning, pruned: Pruning | None) -> dict[str, object]:
         "free_bytes": planned.free,
         "free_bytes_after": pruned.free if pruned else None,
         "remove": _removals(planned.removals, pruned.removals if pruned else ()),
+        "images": list(planned.images),
     }
 
 

@@ -46,6 +46,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("node trust spark-1", "", ["spark-2"]),
         ("probe my-chat --recipe", "min", ["mine"]),
         ("status --client", "open", ["open-webui", "opencode"]),
+        ("deploy mine --mode", "", ["beside", "across", "in-place"]),
+        ("status -i other.yaml", "my", ["my-chat"]),
     ],
 )
 @pytest.mark.usefixtures("here")

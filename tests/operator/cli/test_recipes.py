@@ -183,6 +183,14 @@ def test_a_recipe_is_found_by_name_and_by_file(sparkops: Sparkops, named: str) -
     assert sparkops("recipe", "show", named, "--json").json["name"] == "q"
 
 
+def test_a_path_needs_no_suffix_and_a_directory_is_no_recipe(sparkops: Sparkops) -> None:
+    Path("own").mkdir()
+    Path("own/q.yaml").write_text(yaml.safe_dump(RECIPE))
+
+    assert sparkops("recipe", "show", "own/q", "--json").json["name"] == "q"
+    assert sparkops("recipe", "show", "./own").err.startswith("sparkops: ./own is a directory, expected a recipe\n")
+
+
 @pytest.mark.parametrize(
     ("named", "hint"),
     [

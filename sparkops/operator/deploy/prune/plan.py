@@ -42,6 +42,13 @@ def plan(disk: Stored, journals: Iterable[Journal]) -> tuple[Command, ...]:
     )
 
 
+def staying(disk: Stored, removals: Sequence[Command]) -> tuple[str, ...]:
+    """Return the images of sparkops on a node that no removal names, each by its tags, or its ID without one."""
+    going = {word for removal in removals for word in removal.argv}
+    names = (name for image in disk.images for name in image.tags or (image.id,))
+    return tuple(sorted(name for name in names if name not in going))
+
+
 def _named(journal: Journal) -> Iterator[Deployment]:
     """Yield every release in a journal: what serves, what may return, and what a swap uses."""
     swap = journal.swap

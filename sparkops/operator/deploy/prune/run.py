@@ -13,7 +13,7 @@ from sparkops.node.agents.commands import CONTAINER, VOLUME
 from sparkops.node.docker import facts
 from sparkops.node.member import Member
 from sparkops.node.progress import Event, OnEvent
-from sparkops.operator.deploy.prune.plan import plan
+from sparkops.operator.deploy.prune.plan import plan, staying
 from sparkops.operator.deploy.prune.stored import Stored, parse_image
 from sparkops.operator.fleet.connected import Connected
 from sparkops.operator.fleet.guards import leases
@@ -25,10 +25,11 @@ from sparkops.swap.wire import WireError
 
 @dataclass(frozen=True)
 class Pruning:
-    """The removals on one node, and the free bytes of Docker's disk beside them; None if unknown."""
+    """The removals on one node, the free bytes of Docker's disk beside them, None if unknown, and images that stay."""
 
     removals: tuple[Command, ...]
     free: int | None
+    images: tuple[str, ...] = ()
 
     def still(self, now: Pruning) -> list[Command]:
         """Return the removals that are planned now too: an operator has agreed to no other."""
@@ -44,7 +45,8 @@ def prepare(connected: Connected, nodes: Sequence[str]) -> dict[str, Pruning]:
     """
     disks = connected.only(nodes).all(read_disk)
     journals = readable(connected.all(states))
-    return {node: Pruning(plan(disk, journals), disk.free) for node, disk in disks.items()}
+    plans = {node: plan(disk, journals) for node, disk in disks.items()}
+    return {node: Pruning(plans[node], disk.free, staying(disk, plans[node])) for node, disk in disks.items()}
 
 
 def readable(states: Mapping[str, Mapping[str, ServiceState | SparkopsError]]) -> list[Journal]:

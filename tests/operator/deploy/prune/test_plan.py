@@ -10,7 +10,7 @@ import pytest
 from sparkops.config.release import Rank, Release, image_tag, trust_mark
 from sparkops.names import Slot
 from sparkops.node.docker.facts import Container
-from sparkops.operator.deploy.prune.plan import plan
+from sparkops.operator.deploy.prune.plan import plan, staying
 from sparkops.operator.deploy.prune.stored import Stored, StoredImage
 from sparkops.serving.engine_spec import EngineSpec
 from sparkops.swap.journal import Journal, Swap
@@ -84,6 +84,11 @@ def test_what_no_journal_names_goes() -> None:
     assert going(disk(), active=other()) == ALL
     assert [str(command) for command in plan(disk(), [])] == ALL
     assert all(command.changes for command in plan(disk(), []))
+
+
+def test_a_dry_run_names_the_images_that_stay() -> None:
+    assert staying(disk(), plan(disk(), [])) == ()
+    assert staying(disk(), ()) == (TAG,)
 
 
 @pytest.mark.parametrize("what", NAMED)
