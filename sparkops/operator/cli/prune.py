@@ -66,8 +66,8 @@ def _show(planned: Mapping[str, Pruning], *, images: bool) -> None:
         data(f"{name}: {len(pruning.removals) or 'nothing'} to remove, {_gib(pruning.free)} free")
         for removal in pruning.removals:
             data(f"  - {removal}")
-        for name in pruning.images if images else ():
-            data(f"  stays: {name}")
+        for image in pruning.images if images else ():
+            data(f"  stays: {image}")
 
 
 def _as_json(planned: Pruning, pruned: Pruning | None) -> dict[str, object]:

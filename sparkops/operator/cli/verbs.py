@@ -200,7 +200,7 @@ RENAMED: Mapping[str, Sequence[str]] = {
     "down": ("stop SERVICE",),
     "events": ("history [SERVICE]",),
     "follow": ("status SERVICE --follow",),
-    "help": ("--help", "VERB --help"),
+    "help": ("--help",),
     "images": ("build RECIPE --once", "node login REGISTRY --user NAME --password-file FILE"),
     "lint": ("recipe render RECIPE --check",),
     "list": ("recipes", "status", "models list"),

@@ -57,7 +57,7 @@ def test_names_that_begin_so_are_offered(line: str, incomplete: str, offered: li
 
 @pytest.mark.parametrize(
     ("line", "incomplete"),
-    [("", ""), ("deploy", "--"), ("deploy mine", ""), ("status", ""), ("models", ""), ("deploy", "./rec"), ("-i", "x")],
+    [("", ""), ("deploy", "--"), ("deploy mine", ""), ("doctor", ""), ("models", ""), ("deploy", "./rec"), ("-i", "x")],
 )
 @pytest.mark.usefixtures("here")
 def test_another_kind_of_word_is_left_to_typer_and_files_to_the_shell(line: str, incomplete: str) -> None:
@@ -83,7 +83,7 @@ def test_an_inventory_that_cannot_be_read_offers_nothing(here: Path, text: str |
     ("shell", "variables", "offered"),
     [
         ("bash", {"COMP_WORDS": "sparkops\ndeploy\nmin", "COMP_CWORD": "2"}, "mine\n"),
-        ("bash", {"COMP_WORDS": "sparkops\ntrust\n", "COMP_CWORD": "2"}, "spark-1\nspark-2\n"),
+        ("bash", {"COMP_WORDS": "sparkops\nnode\ntrust\n", "COMP_CWORD": "3"}, "spark-1\nspark-2\n"),
         ("zsh", {"_TYPER_COMPLETE_ARGS": "sparkops deploy min"}, "_arguments '*: :((\"mine\"))'\n"),
         ("fish", {"_TYPER_COMPLETE_ARGS": "sparkops rollback my"}, "my-chat\n"),
         ("bash", {"COMP_WORDS": "sparkops\nroll", "COMP_CWORD": "1"}, "rollback\n"),
