@@ -30,7 +30,8 @@ def logs(
     service: SERVICE,
     node: NODES = None,
     rank: Annotated[
-        int | None, typer.Option("--rank", metavar="RANK", help="Limit to RANK of a replica on several nodes")
+        int | None,
+        typer.Option("--rank", parser=whole(0), metavar="RANK", help="Limit to RANK of a replica on several nodes"),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until Ctrl-C")] = False,
     tail: Annotated[

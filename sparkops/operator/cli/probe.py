@@ -11,7 +11,7 @@ from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.errors import UsageError, joined
 from sparkops.node.member import Member
-from sparkops.operator.cli.named import load_fleet, load_recipe
+from sparkops.operator.cli.named import load_fleet, load_recipe, require_service
 from sparkops.operator.cli.options import NODES, SERVICE, whole
 from sparkops.operator.cli.terminal import data, data_json, say
 from sparkops.operator.fleet.connected import Connected, connect
@@ -40,6 +40,9 @@ def probe(
 
     Example: sparkops probe qwen3.5-122b
     """
+    if list_ and (passes or (recipe and node)):
+        problem = "--list: runs nothing, so --passes has no effect, nor has --node beside --recipe"
+        raise UsageError(problem, next_step=f"sparkops probe {service} --list")
     fleet = load_fleet(context.obj)
     if list_ and recipe:
         _list([_of(service, load_recipe(recipe, fleet))], json=json)
@@ -61,6 +64,7 @@ def _find(connected: Connected, service: str) -> dict[str, Target]:
     """Return the running replica on each node that has one; of two, the newest."""
     by_node = connected.all(lambda member: probing.targets(member, service))
     if not any(by_node.values()):
+        require_service(connected, service)
         raise UsageError(f"{service} is not running", next_step="sparkops status")
     return {name: max(group, key=lambda item: item.container.started_at) for name, group in by_node.items() if group}
 
