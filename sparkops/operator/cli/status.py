@@ -45,9 +45,11 @@ def status(
         step = "Run `sparkops status --json` instead."
         raise UsageError("--watch: stdout is not a terminal", next_step=step)
     settings: Settings = context.obj
-    if follow or service is not None:
-        _follow(settings, service, json=json, follow=follow, other=watch or gpu or client is not None)
+    if follow:
+        _follow(settings, service, json=json, other=watch or gpu or client is not None)
         return
+    if service is not None:
+        raise UsageError("SERVICE: only with --follow", next_step=f"sparkops status {service} --follow")
     if client is not None:
         _show_client(settings, client, json=json, other=watch or gpu)
         return
@@ -57,11 +59,10 @@ def status(
         module.result().show(settings, reader, outcomes, json=json)
 
 
-def _follow(settings: Settings, service: str | None, *, json: bool, follow: bool, other: bool) -> None:
+def _follow(settings: Settings, service: str | None, *, json: bool, other: bool) -> None:
     """Follow the swap or stop of a service. Raises UsageError without a service, and with `other` options."""
-    if not follow or service is None:
-        step = "sparkops status SERVICE --follow, or without both: sparkops status"
-        raise UsageError("SERVICE and --follow: expected both or none", next_step=step)
+    if service is None:
+        raise UsageError("--follow: SERVICE is missing", next_step="sparkops status SERVICE --follow")
     if other:
         problem = "--follow: does not go with --watch, --gpu and --client"
         raise UsageError(problem, next_step=f"sparkops status {service} --follow")

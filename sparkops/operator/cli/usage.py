@@ -15,30 +15,37 @@ COERCED = re.compile(r"Input should be (.*?)(?:, unable to parse.*)?", re.DOTALL
 def translated(error: Any) -> UsageError:
     """Return the error of Typer's parser as one of sparkops, with the help of its verb as the next step."""
     path = error.ctx.command_path if error.ctx else "sparkops VERB"
-    problem, near = _problem(error, path.removeprefix("sparkops "))
+    verb = path.removeprefix("sparkops").strip()
+    problem, near = _problem(error, f"{verb}: " if verb else "")
     return UsageError(problem, next_step=f"{near}`{path} --help` lists all." if near else f"{path} --help")
 
 
-def _problem(error: Any, path: str) -> tuple[str, str]:
-    """Return what is wrong, and the names that were meant."""
+def _problem(error: Any, verb: str) -> tuple[str, str]:
+    """Return what is wrong, after the verb with a colon, and the names that were meant."""
     message = str(error.message)
     match type(error).__name__:
         case "MissingParameter":
-            return f"{path}: {_name(error.param)} is missing", ""
+            return f"{verb}{_name(error.param)} is missing", ""
         case "NoSuchOption":
             known = [one for param in error.ctx.command.get_params(error.ctx) for one in param.opts if one[:2] == "--"]
-            return f"{path}: unknown option: {error.option_name}", did_you_mean(error.option_name, known)
+            return f"{verb}unknown option: {error.option_name}", did_you_mean(error.option_name, known)
         case "BadOptionUsage":
             lacks = "requires" in message
             return f"{error.option_name}: {'its value is missing' if lacks else 'it takes no value'}", ""
+        case _:
+            return _of_value(error, verb, message), ""
+
+
+def _of_value(error: Any, verb: str, message: str) -> str:
+    """Return what is wrong with the value of an option, or with the words besides options."""
     if getattr(error, "param", None) is not None:
         coerced = COERCED.fullmatch(message)
-        return f"{_name(error.param)}: {f'expected {coerced[1]}' if coerced else message}", ""
+        return f"{_name(error.param)}: {f'expected {coerced[1]}' if coerced else message}"
     if extra := EXTRA.fullmatch(message):
-        return f"{path}: unexpected argument: {extra[1]}", ""
+        return f"{verb}unexpected argument: {extra[1]}"
     if message == "Missing command.":
-        return f"{path}: a verb is missing", ""
-    return f"{path}: {message}", ""
+        return f"{verb}a verb is missing"
+    return f"{verb}{message}"
 
 
 def _name(param: Any) -> str:

@@ -45,9 +45,7 @@ def _usage(argument: Any, _: Any) -> list[str]:
     return [name if argument.required else f"[{name}]"]
 
 
-def settle(
-    context: Any, *, inventory: Path | None = None, no_color: bool | None = None, verbose: bool | None = None
-) -> None:
+def settle(context: Any, *, inventory: Path | None, no_color: bool, verbose: bool) -> None:
     """Let global options take effect, those before the verb and then those after it."""
     if no_color:
         os.environ["NO_COLOR"] = "1"
@@ -55,7 +53,7 @@ def settle(
     known: Settings = context.obj or Settings()
     if verbose and not known.verbose:
         context.call_on_close(show_commands())
-    context.obj = Settings(inventory or known.inventory, known.verbose or bool(verbose))
+    context.obj = Settings(inventory or known.inventory, known.verbose or verbose)
 
 
 def everywhere(context: Any) -> list[Any]:
@@ -74,7 +72,8 @@ def _after(option: Any) -> Any:
 
 def _settle(name: str, context: Any, value: Any) -> Any:
     if value and not context.resilient_parsing:
-        settle(context, **{name: Path(value) if name == "inventory" else value})
+        file = Path(value) if name == "inventory" else None
+        settle(context, inventory=file, no_color=name == "no_color", verbose=name == "verbose")
     return value
 
 

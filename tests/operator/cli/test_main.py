@@ -63,6 +63,7 @@ def test_a_wrong_command_line_ends_with_2(sparkops: Sparkops, argv: list[str]) -
             "deploy: unknown option: --detatch",
             "Did you mean --detach? `sparkops deploy --help` lists all.",
         ),
+        (["status", "--follow"], "--follow: SERVICE is missing", "sparkops status SERVICE --follow"),
         (["logs"], "logs: SERVICE is missing", "sparkops logs --help"),
         (["models", "copy", "x"], "models copy: --from is missing", "sparkops models copy --help"),
         (["rollback", "one", "two"], "rollback: unexpected argument: two", "sparkops rollback --help"),
