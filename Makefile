@@ -28,7 +28,7 @@ check: $(READY)  ## the fast loop: format, lint, types, units, rendered Dockerfi
 lint: $(READY)
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/sparkops render --all --check
+	@$(BIN)/sparkops recipe render --all --check
 
 types: $(READY)
 	@$(BIN)/mypy

@@ -84,7 +84,7 @@ def outdated(day: str, changelog: str) -> Iterator[str]:
     released = newest["day"] if newest else None
     if released and day != released:
         place = "sparkops/operator/build/render/debian.py"
-        yield f"DAY of {place} is {day}, expected {released}; then sparkops render --all"
+        yield f"DAY of {place} is {day}, expected {released}; then sparkops recipe render --all"
 
 
 def unclean(status: str) -> Iterator[str]:

@@ -86,7 +86,7 @@ class Start:
     dropped: str | None = None
     """The key for which page cache was dropped."""
     progress: str = ""
-    """One line for `status` and `follow`."""
+    """One line for `status` and `status --follow`."""
 
     def refuse(self, why: str, now_s: float) -> int:
         """Note that Docker refused it, and when the next attempt is due. Returns the refusals in a row."""

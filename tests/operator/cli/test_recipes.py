@@ -287,7 +287,7 @@ def test_check_fails_on_a_stale_file_and_writes_nothing(sparkops: Sparkops) -> N
 
     ran = sparkops("recipe", "render", "tiny-qwen3-cpu", "--check")
 
-    expected = "sparkops: out of date: Dockerfiles/tiny-qwen3-cpu.Dockerfile\n  next: sparkops render --all\n"
+    expected = "sparkops: out of date: Dockerfiles/tiny-qwen3-cpu.Dockerfile\n  next: sparkops recipe render --all\n"
     assert (ran.code, ran.err) == (1, expected)
     assert Path("Dockerfiles/tiny-qwen3-cpu.Dockerfile").read_text() == "FROM scratch\n"
 

@@ -1,1 +1,1 @@
-"""The verbs `prune` and `uninstall`: contents of a disk, reasons to keep them, and removals."""
+"""The verbs `prune` and `node uninstall`: contents of a disk, reasons to keep them, and removals."""
