@@ -49,6 +49,8 @@ JARGON: Mapping[str, str] = {
     r"could not find expected ':'": "a key without a colon",
     r"did not find expected (key|'-' indicator)": "this line does not continue the lines before it; check the indent",
     r"expected ',' or '[]}]', but got .*": "a list or mapping in brackets is not closed",
+    r"expected the node content, but found .*": "a value is missing, or a list or mapping in brackets is not closed",
+    r"found character .* that cannot start any token": "text that begins with this character needs quotes",
     r"found unexpected end of stream": "a quote is not closed",
     r"found unknown escape character .*": "an unknown escape; put the text in single quotes",
     r"found undefined alias .*": "an alias without an anchor; put text that begins with * in quotes",

@@ -20,7 +20,8 @@ EVERY = """\
 
 These options may stand before the verb or after it; each verb has `--help`. Data goes to stdout, messages and progress
 to stderr. With `--json`, a refusal prints `{"exit_code": 5, "error": "...", "next": ["..."]}` to stdout as well, unless
-the verb has printed its own object. Times are seconds or such as `90s`, `10m`, `1h30m`."""
+the verb has printed its own object. Times are seconds or such as `90s`, `10m`, `1h30m`. `sparkops
+--install-completion` completes verbs, recipes, services and nodes."""
 
 
 def page() -> str:

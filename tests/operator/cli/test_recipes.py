@@ -41,7 +41,7 @@ def test_recipes_lists_each_recipe_with_its_own_values_and_locked_and_measured_o
 
 def test_a_broken_recipe_is_a_line_of_its_own(sparkops: Sparkops) -> None:
     Path("recipes").mkdir()
-    Path("recipes/broken.yaml").write_text("name: [\n")
+    Path("recipes/broken.yaml").write_text("name: [a\n")
 
     ran, as_json = sparkops("recipes"), sparkops("recipes", "--json").json
 
