@@ -80,12 +80,13 @@ def test_what_is_printed_holds_none(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.say(f"  $ {command}")
     terminal.data(URL)
     terminal.data_json({"a": [URL, {"b": URL}], "c": 1, URL: None})
-    terminal.confirm(URL, yes=False)
+    with pytest.raises(UsageError) as refused:
+        terminal.confirm(URL, yes=False)
     with progress() as report:
         report(Event("n1", f"build: {URL}"))
 
     out, err = capsys.readouterr()
-    assert "s3cret" not in out + err
+    assert "s3cret" not in out + err + str(refused.value)
     assert f"  $ docker create --env=HTTP_PROXY={SHOWN} x\n" in err
     assert f"n1: build: {SHOWN}\n" in err
     assert out.startswith(f"{SHOWN}\n")

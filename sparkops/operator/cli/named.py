@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sparkops.config import files, inventory, recipe_file, shipped
 from sparkops.config.inventory import Fleet
@@ -15,9 +13,8 @@ from sparkops.errors import ConfigError, UsageError
 from sparkops.names import did_you_mean
 from sparkops.operator.cli.options import Settings
 from sparkops.operator.cli.terminal import say
-
-if TYPE_CHECKING:  # verbs that read no node import neither
-    from sparkops.operator.fleet.connected import Connected
+from sparkops.operator.deploy import leads
+from sparkops.operator.fleet.connected import Connected
 
 
 def load_fleet(settings: Settings) -> Fleet:
@@ -43,7 +40,6 @@ def load_recipe(named: str, fleet: Fleet, changes: Sequence[str] = ()) -> Recipe
 
 def require_service(connected: Connected, service: str) -> None:
     """Raise UsageError with the nearest names unless the nodes know a service of this name."""
-    leads = import_module("sparkops.operator.deploy.leads")
     known, unread = leads.known_services(connected)
     if service in known:
         return

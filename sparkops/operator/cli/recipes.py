@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,17 +16,19 @@ from sparkops.config.shipped import known_recipes
 from sparkops.engines.vllm import stated_release
 from sparkops.errors import ConfigError, SparkopsError, UsageError, joined
 from sparkops.names import counted, did_you_mean
+from sparkops.operator.cli.named import load_fleet
 from sparkops.operator.cli.options import JSON, Settings
 from sparkops.operator.cli.terminal import data, data_json, fitted, is_narrow, say, table
-
-if TYPE_CHECKING:
-    from sparkops.operator.deploy.suitable import Place, Suitable
+from sparkops.operator.deploy import observe
+from sparkops.operator.deploy.preconditions import Observed
+from sparkops.operator.deploy.suitable import Place, Suitable, suitable
+from sparkops.operator.fleet.connected import connect
 
 COLUMNS = frozenset({"memory.claim_gib", "serve.tensor_parallel"})
 """Keys of a recipe that its row shows."""
 TABLE_WIDTH = 100
 """Columns of a terminal below which each recipe is a block of lines."""
-Fits = Mapping[str, "Suitable"]
+Fits = Mapping[str, Suitable]
 """Where each recipe fits, by its name; empty without --fits."""
 
 
@@ -88,10 +89,16 @@ def _named(service: str, every: Sequence[Family]) -> Family:
 
 
 def _fits(settings: Settings, listed: Sequence[Family]) -> tuple[Fits, list[SparkopsError]]:
-    """Return where the recipes fit, and why nodes could not be read. Imports what reads nodes."""
-    module = import_module("sparkops.operator.cli.fits")
-    fits: tuple[Fits, list[SparkopsError]] = module.read(settings, [one for family in listed for one in family.recipes])
-    return fits
+    """Return where the recipes fit, and why nodes could not be read. Raises ConfigError, UsageError."""
+    asked = [recipe for family in listed for recipe in family.recipes]
+    fleet = load_fleet(settings)
+    links = len(fleet.nodes) > 1 and any(recipe.serve.tensor_parallel > 1 for recipe in asked)
+    with connect(fleet, required=False) as connected:
+        outcomes = {**connected.unreachable, **observe.of_fleet(connected, links=links)}
+    errors = [outcome for outcome in outcomes.values() if isinstance(outcome, SparkopsError)]
+    # In the order of the inventory, which is that of a pair's ranks.
+    observed = {name: found for name in fleet.nodes if isinstance(found := outcomes[name], Observed)}
+    return {recipe.name: suitable(recipe, observed, fleet.fabric) for recipe in asked}, errors
 
 
 def _show_all(listed: Sequence[Family], fits: Fits) -> None:

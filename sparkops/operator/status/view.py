@@ -155,8 +155,8 @@ def _service(service: picture.ServiceRow, width: int) -> Iterator[Line]:
 def _swap(swap: picture.SwapRow, service: str, width: int) -> Iterator[Line]:
     verb, why = "return to" if swap.reverting else "swap to", f" ({swap.why})" if swap.why else ""
     yield from _folded(f"{verb} {swap.release}, {swap.mode}, phase {swap.phase}{why}", "  ", BUSY, width)
-    step = "promote" if swap.waits_for_promote else "follow"
-    yield from _folded(f"next: sparkops {step} {service}", "    ", STRONG, width)
+    step = f"promote {service}" if swap.waits_for_promote else f"status {service} --follow"
+    yield from _folded(f"next: sparkops {step}", "    ", STRONG, width)
 
 
 def _warm(row: picture.WarmRow | None) -> str:

@@ -109,14 +109,6 @@ def test_a_verb_imports_no_other_verb() -> None:
     }
 
 
-def test_a_catalogue_that_reads_no_node_imports_nothing_for_nodes() -> None:
-    for words in (("recipes", "--help"), ("recipe", "show", "--help")):
-        code, modules, _ = imported(*words)
-
-        assert code == 0
-        assert modules.isdisjoint({"docker", "jinja2", "paramiko", "prometheus_client", "requests", "rich"})
-
-
 def test_the_program_explains_its_exit_codes(sparkops: Sparkops) -> None:
     text = " ".join(sparkops("--help").out.split())
 
