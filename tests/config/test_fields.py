@@ -44,7 +44,7 @@ def test_the_last_value_that_fits_is_kept(data: dict[str, Any]) -> None:
         ({"name": "a b"}, "a name of at most 63"),
         ({"port": 0}, "greater than or equal to 1"),
         ({"port": 65536}, "less than or equal to 65535"),
-        ({"port": "8000"}, "whole number"),
+        ({"port": "8000"}, "valid integer"),
         ({"text": ""}, "at least 1 character"),
         ({"line": ""}, "at least 1 character"),
         ({"line": "a\u200bb"}, "one line of visible text"),
