@@ -14,6 +14,8 @@ INPUTS = f"{LABEL}inputs"
 """Label of an image and its containers: the digest of everything that goes into it."""
 GUARD, GATEWAY = "guard", "gateway"
 """Names of their images and builds, in place of a recipe's name."""
+NODE_LABEL = f"{LABEL}node"
+"""Label of a guard's container: the name by which the fleet knows its node."""
 
 
 class Slot(StrEnum):

@@ -69,12 +69,18 @@ class Peer:
             "cordon": lambda _: json.loads(wire.dump(Cordon, self.cordon())),
             "set_cordon": self._set_cordon,
             "terms": lambda _: self._terms(),
-            "copies": lambda _: json.loads((self.directory / "copies").read_text()),
+            "copies": lambda _: self._copies(),
             "take": self._take,
         }
         if request["op"] == self.phase("unknown"):
             return json.dumps({"error": "the guard does not understand it", "next_step": "", "exit_code": 1}) + "\n"
         return json.dumps({"ok": ops[request.pop("op")](request)}) + "\n"
+
+    def _copies(self) -> dict[str, Any]:
+        """The reply of DIRECTORY/copies; without it that of a guard that no other one leads."""
+        file = self.directory / "copies"
+        alone = {"leader": self.node, "journals": [], "copies": [], "term": 0, "heard_ago_s": None, "problems": []}
+        return dict(json.loads(file.read_text())) if file.exists() else alone
 
     def cordon(self, node: str = "") -> Cordon:
         """The cordon of this node, or of another one, whose peer is beside this one."""

@@ -74,7 +74,7 @@ class Sampler:
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._request = request(at_gateway=True)
+        self._request = request()
         self._gateway = GatewayContainer(self.node)
 
     def look(self) -> None:
@@ -110,6 +110,7 @@ class Sampler:
             "engines": [{**sample.engine, "sampled_s": round(now_s - sample.at_s, 1)} for sample in samples],
             "gateway": gateway or node_survey.failure(node_survey.NO_CONTAINER + GATEWAY),
             "guard": guard,
+            "node": self.node.name,
         }
 
     def engines(self) -> tuple[list[Facts], list[Facts], Facts]:

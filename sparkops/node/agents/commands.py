@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkops.command import Command
 from sparkops.config.release import image_labels
-from sparkops.names import GUARD, LABEL
+from sparkops.names import GUARD, NODE_LABEL
 from sparkops.node.docker import places
 from sparkops.node.docker.commands import BOUNDED_LOG, docker, label_options
 
@@ -14,7 +14,6 @@ STATE = places.STATE
 SOCKET = "/var/run/docker.sock"
 BOOT_ID = "/run/boot_id"
 """Path of the node's boot ID in the guard's container."""
-NODE_LABEL = f"{LABEL}node"
 PEER_PORT = 10844
 """Port for the leader's messages, which are signed."""
 STOP_S = 10

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sparkops.command import Command
-from sparkops.names import GUARD, INPUTS
+from sparkops.names import GUARD, INPUTS, NODE_LABEL
 from sparkops.node.agents import commands
 from sparkops.node.node import Node
 
@@ -45,7 +45,7 @@ def guard_version(node: str, inputs: str) -> Replaceable:
     return Replaceable(
         name=GUARD,
         container=commands.CONTAINER,
-        labels={INPUTS: inputs, commands.NODE_LABEL: node},
+        labels={INPUTS: inputs, NODE_LABEL: node},
         run=lambda image: commands.run(image, inputs, node),
         ready=lambda reached: reached.run(commands.READY),
         stop_s=commands.STOP_S,

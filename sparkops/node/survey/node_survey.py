@@ -46,11 +46,11 @@ def failure(why: str, code: int = 1) -> Facts:
     return {"code": code, "out": "", "err": why}
 
 
-def containers(label: str) -> tuple[list[Facts], Facts, set[str] | None]:
-    """Return the inspects of all containers with a label, the result of reading them, and all names on the node.
+def containers(label: str) -> tuple[list[Facts], Facts, dict[str, Facts] | None]:
+    """Return the inspects of all containers with a label, the result of reading them, and all labels by name.
 
     In place of an inspect that Docker does not give within INSPECT_S there is the container's item of Docker's list,
-    which waits for nothing. From Docker's own socket: a `docker` program takes 40 ms of a core. Names are None where
+    which waits for nothing. From Docker's own socket: a `docker` program takes 40 ms of a core. Labels are None where
     only that program reaches Docker, which also prints why nothing does.
     """
     try:
@@ -62,7 +62,7 @@ def containers(label: str) -> tuple[list[Facts], Facts, set[str] | None]:
         with ThreadPoolExecutor(16) as pool:
             pages = list(pool.map(inspected, own))
         failed = [text for status, text in pages if status not in (200, 404)]  # 404: removed since they were listed
-        names = {name.lstrip("/") for item in listed for name in item["Names"]}
+        names = {name.lstrip("/"): labels(item) for item in listed for name in item["Names"]}
         inspects = [json.loads(text) for status, text in pages if status == 200]
     except (OSError, ValueError):
         return printed(label)
@@ -234,14 +234,23 @@ def replies(question: Callable[[str], str], count: int, schema: int) -> Facts:
     return {"services": services, "states": states, "events": events, **own, "errors": ""}
 
 
+def fleet_name(names: Mapping[str, Facts] | None, request: Mapping[str, Any]) -> str:
+    """Return how the fleet calls this node, by the label of its guard's container; empty without a guard."""
+    if names is not None:
+        return str(names.get(request["guard"], {}).get(request["name"], ""))
+    form = '--format={{index .Config.Labels "' + request["name"] + '"}}'
+    return str(run(("docker", "inspect", "--type=container", form, request["guard"]))["out"]).strip()
+
+
 def unused(request: Mapping[str, Any]) -> Facts:
     """Return what `survey` returns for a node without containers of sparkops, but for its host."""
     return {
         "docker": failure("", 0),
         "containers": [],
         "engines": [],
-        "gateway": failure(NO_CONTAINER + request["gateway"]) if request["show"] else None,
+        "gateway": failure(NO_CONTAINER + request["gateway"]),
         "guard": {**replies(lambda _: "", 0, 0), "errors": NO_CONTAINER + request["guard"]},
+        "node": "",
     }
 
 
@@ -255,7 +264,7 @@ def survey(request: Mapping[str, Any]) -> Facts:
     with ThreadPoolExecutor(16) as pool:
         facts = pool.submit(run, request["host"])
         inspects, docker, names = containers(request["label"])
-        shows = request["show"] and (names is None or request["gateway"] in names)
+        shows = names is None or request["gateway"] in names
         gateway = pool.submit(run, request["show"]) if shows else None
         queried = names is None or request["guard"] in names
         guard = pool.submit(query_guard, request["ask"], request["events"], request["format"]) if queried else None
@@ -269,4 +278,5 @@ def survey(request: Mapping[str, Any]) -> Facts:
             "engines": list(engines),
             "gateway": gateway.result() if gateway else nothing["gateway"],
             "guard": guard.result() if guard else nothing["guard"],
+            "node": fleet_name(names, request),
         }

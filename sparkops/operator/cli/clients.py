@@ -15,23 +15,26 @@ from sparkops.operator.cli.status_output import Outcomes, joined_status
 from sparkops.operator.cli.terminal import data, data_json, say
 from sparkops.operator.status import clients
 from sparkops.operator.status.clients import Model
-from sparkops.operator.status.picture import Health, RankRow, ServiceRow, Status
+from sparkops.operator.status.picture import Health, RankRow, ServiceRow, Source, Status
 from sparkops.operator.status.read import Reader
 from sparkops.serving.smoke.openai import Unusable, cards
 
 WINDOW_S = 10.0
 
 
-def show_client(fleet: Fleet, reader: Reader, outcomes: Outcomes, client: str, *, json: bool) -> None:
-    """Print the configuration of a client; with `json` what any client needs.
+def show_client(
+    fleet: Fleet, reader: Reader, outcomes: Outcomes, client: str, service: str | None, *, json: bool
+) -> None:
+    """Print the configuration of a client, of one service or all; with `json` what any client needs.
 
-    Raises UsageError for an inventory without a gateway, and SparkopsError while no service answers behind it.
+    Raises UsageError for an inventory without a gateway and for an unknown service, and SparkopsError while no service
+    answers behind the gateway.
     """
     gateway = fleet.require_gateway()
-    status = joined_status(list(fleet.nodes), gateway, outcomes)
+    status = joined_status(list(fleet.nodes), gateway, outcomes, service)
     for row in status.nodes:
         if not row.reachable:
-            say(f"{row.name}: {row.error}; its services are left out", fg="yellow")
+            say(f"{row.name}: {row.error}; its services may be missing", fg="yellow")
     windows = dict(_windows(status, reader))
     services = [Model(row.name, row.url, windows.get(row.name)) for row in status.services if row.url and row.live]
     if not services:
@@ -47,7 +50,7 @@ def _windows(status: Status, reader: Reader) -> Iterator[tuple[str, int]]:
     """Yield the services whose engine reports the length of its context, with it."""
     for service in status.services:
         for rank in _answering(service):
-            if window := _window(reader, rank, service.name):
+            if rank.node in reader.nodes and (window := _window(reader, rank, service.name)):
                 yield service.name, window
 
 
@@ -56,7 +59,8 @@ def _answering(service: ServiceRow) -> Iterator[RankRow]:
     place = (service.live.release, service.live.slot) if service.live else None
     for replica in service.replicas:
         if (replica.release, replica.slot) == place:
-            yield from (rank for rank in replica.ranks if rank.rank == 0 and rank.health is Health.OK)
+            heads = (rank for rank in replica.ranks if rank.rank == 0 and rank.health is Health.OK)
+            yield from (rank for rank in heads if rank.source is Source.SEEN)
 
 
 def _window(reader: Reader, rank: RankRow, service: str) -> int | None:

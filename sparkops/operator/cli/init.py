@@ -6,15 +6,17 @@ import getpass
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from sparkops.command import quote
 from sparkops.config import files, inventory
 from sparkops.config.inventory import Fleet
-from sparkops.errors import ConfigError, NotReady, SparkopsError, UsageError
+from sparkops.errors import ConfigError, HostKeyRefused, NotReady, SparkopsError, UsageError
 from sparkops.node import host
 from sparkops.operator.cli.doctor import doctor
 from sparkops.operator.cli.named import load_fleet
@@ -22,12 +24,17 @@ from sparkops.operator.cli.options import Settings
 from sparkops.operator.cli.terminal import say, visible, write
 from sparkops.operator.cli.trust import pin
 from sparkops.operator.fleet.connect import Connector, configured, read_key
+from sparkops.operator.fleet.host_keys import rename
 from sparkops.operator.fleet.network.facts import fabric_query, parse_fabric
 from sparkops.operator.fleet.parallel import on_each
 from sparkops.operator.status.doctor import discovery, facts
 from sparkops.operator.status.doctor.discovery import Discovered
+from sparkops.operator.status.join import leaders_of
+from sparkops.operator.status.observation import reported
+from sparkops.operator.status.read import Reader
 
 Routes = Mapping[str, Mapping[str, str]]
+T = TypeVar("T")
 SEAL = "# sparkops init replaces this file until it is edited: sha256 "
 """Start of the last line of a new inventory; the digest of all lines above follows."""
 
@@ -35,7 +42,8 @@ SEAL = "# sparkops init replaces this file until it is edited: sha256 "
 def init(
     context: typer.Context,
     addresses: Annotated[
-        list[str] | None, typer.Argument(metavar="ADDRESS", help="Addresses of your nodes; default: this machine")
+        list[str] | None,
+        typer.Argument(metavar="[USER@]ADDRESS", help="Addresses of your nodes; default: this machine"),
     ] = None,
     user: Annotated[
         str, typer.Option(metavar="USER", help="SSH user; default: that of ~/.ssh/config, else the local one")
@@ -53,9 +61,10 @@ def init(
     """Create an inventory file
 
     Asks before it pins a host key, reads GPU, memory, fabric and model directories of each node, writes the inventory
-    with the gateway on the first node, and runs doctor. Changes nothing on the nodes.
+    with the gateway on the first node, and runs doctor. Names and gateway of a fleet that runs are those of its
+    guards. Changes nothing on the nodes.
 
-    Exit code 1 if a node was not reached, which is then a comment in the inventory, or if doctor finds a problem.
+    Exit code 1 if a node was not read, which is then a comment in the inventory, or if doctor finds a problem.
 
     Example: sparkops init 192.168.1.11 192.168.1.12
     """
@@ -81,19 +90,44 @@ def init(
     if ssh_key:
         named["ssh_key"] = _usable(ssh_key, settings.inventory)
     routes = _routes(addresses or (), named)
-    known, lost = _discover(_draft(settings, routes), yes=yes)
-    text = visible(discovery.inventory(routes, known, lost))
+    draft = _draft(settings, routes)
+    known, lost = _discover(draft, yes=yes)
+    names = discovery.names(list(routes), known)
+    rename(draft.known_hosts, {name: new for name, new in names.items() if name in known})
+    routes, known, lost = _renamed(routes, names), _renamed(known, names), _renamed(lost, names)
+    reasons = {name: str(error).partition(": ")[2] or str(error) for name, error in lost.items()}
+    text = visible(discovery.inventory(routes, known, reasons))
     write(settings.inventory, f"{text}{SEAL}{_digest(text)}\n")
     say(f"wrote {settings.inventory}")
     for name, node in known.items():
         say(f"{name}: {node}")
-    if not known:
-        say("no node could be read; the inventory lists all of them", fg="yellow")
-        say("  next: sparkops node trust, then sparkops doctor", bold=True)
-        raise typer.Exit(1)
-    doctor(context)
+    failed = _doctor_fails(context) if known else False
     if lost:
+        for name, error in lost.items():
+            say(f"{name}: {reasons[name]}", fg="yellow")
+            for step in error.next_step.splitlines():
+                say(f"  next: {step}", bold=True)
+        kept = "has them as comments" if known else "lists all nodes, not checked"
+        say(f"not read: {', '.join(lost)}; {settings.inventory} {kept}", fg="yellow")
+        say(f"  next: {quote('sparkops', 'init', *(addresses or ()))} reads all again", bold=True)
+    elif not failed:
+        running = any(node.fleet_name for node in known.values())
+        say(f"  next: sparkops {'status' if running else 'recipes --fits, then sparkops up RECIPE'}", bold=True)
+    if lost or failed:
         raise typer.Exit(1)
+
+
+def _renamed(values: Mapping[str, T], names: Mapping[str, str]) -> dict[str, T]:
+    return {names[name]: value for name, value in values.items()}
+
+
+def _doctor_fails(context: typer.Context) -> bool:
+    """Run doctor on the new inventory, and return whether it found a problem."""
+    try:
+        doctor(context)
+    except typer.Exit as ended:
+        return bool(ended.exit_code)
+    return False
 
 
 def _add_gateway(fleet: Fleet, node: str) -> None:
@@ -146,13 +180,19 @@ def _usable(ssh_key: Path, inventory_file: Path) -> str:
 
 
 def _routes(addresses: Sequence[str], named: Mapping[str, str]) -> Routes:
-    """Return how each node is reached, by its name. `named` are settings of all nodes."""
+    """Return how each node is reached, by its name. `named` are settings of all nodes; USER@ADDRESS has its own."""
     if not addresses:
         return {"local": {"transport": "local"}}
-    return {
-        f"spark-{number}": {"address": address, "user": getpass.getuser(), **configured(address), **named}
-        for number, address in enumerate(addresses, 1)
-    }
+    routes = dict[str, dict[str, str]]()
+    for number, given in enumerate(addresses, 1):
+        user, _, address = given.rpartition("@")
+        own = {"user": user} if user else {}
+        routes[f"spark-{number}"] = {"user": getpass.getuser(), **_route(address), **named, **own}
+    return routes
+
+
+def _route(address: str) -> dict[str, str]:
+    return {"address": address, **configured(address)}
 
 
 def _draft(settings: Settings, routes: Routes) -> Fleet:
@@ -175,24 +215,46 @@ def _checked(file: Path, text: str) -> Fleet:
         draft.unlink()
 
 
-def _discover(fleet: Fleet, *, yes: bool) -> tuple[dict[str, Discovered], dict[str, str]]:
-    """Return the facts of the readable nodes, and why the others cannot be read. Pins host keys after a question."""
+def _discover(fleet: Fleet, *, yes: bool) -> tuple[dict[str, Discovered], dict[str, SparkopsError]]:
+    """Return the facts of the readable nodes, and why the others cannot be read. Pins host keys after a question.
+
+    A next step names no node of the inventory: there it will be a comment.
+    """
     connector = Connector(fleet, patience_s=0.0)
     outcomes: dict[str, Discovered | SparkopsError] = {}
     for name, node in fleet.nodes.items():
         try:
             if node.transport == "ssh" and not pin(connector, name, yes=yes):
-                outcomes[name] = NotReady(name, "its host key is not pinned", next_step=f"sparkops node trust {name}")
+                step = "Compare the fingerprint on the node's own screen; `init --yes` pins it without a question."
+                outcomes[name] = NotReady(name, "its host key is not pinned", next_step=step)
+        except HostKeyRefused as error:
+            error.next_step = f"If the node was reinstalled, remove its line from {connector.pins(name).file}."
+            outcomes[name] = error
         except SparkopsError as error:
             outcomes[name] = error
     names = [name for name in fleet.nodes if name not in outcomes]
     outcomes |= on_each(names, lambda name: _read(connector, name), connector.cancel)
-    known = {name: outcome for name in fleet.nodes if isinstance(outcome := outcomes[name], Discovered)}
-    failed = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
-    for problem in failed.values():
-        say(f"{problem}", fg="yellow")
-        say(f"  next: {problem.next_step}", bold=True)
-    return known, {name: str(problem).removeprefix(f"{name}: ") for name, problem in failed.items()}
+    known = _of_guards(
+        fleet, {name: outcome for name in fleet.nodes if isinstance(outcome := outcomes[name], Discovered)}
+    )
+    return known, {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
+
+
+def _of_guards(fleet: Fleet, known: Mapping[str, Discovered]) -> dict[str, Discovered]:
+    """Return the nodes with their names in a fleet that runs, and its leaders.
+
+    Where Docker or a guard cannot be read, the node keeps the name of the draft; doctor reports why.
+    """
+    with closing(Reader(fleet, known)) as reader:
+        reports = {name: reported(name, outcome) for name, outcome in reader.read().items()}
+    named = dict(known)
+    for name, report in reports.items():
+        if isinstance(report, SparkopsError):
+            say(f"{report}; its name in a fleet is unknown", fg="yellow")
+        else:
+            leaders = frozenset(leaders_of([report]).values())
+            named[name] = replace(known[name], fleet_name=report.fleet_name, leaders=leaders)
+    return named
 
 
 def _read(connector: Connector, name: str) -> Discovered:

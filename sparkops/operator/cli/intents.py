@@ -18,6 +18,7 @@ from sparkops.operator.deploy import leads, sending
 from sparkops.operator.deploy.operation import Operation
 from sparkops.operator.deploy.plan import DeployOptions
 from sparkops.operator.fleet.connected import connect
+from sparkops.operator.fleet.guards import membership
 from sparkops.operator.fleet.guards.ending import Ending, exit_code
 from sparkops.operator.fleet.guards.following import Accepted, Following
 from sparkops.operator.fleet.guards.leader import Leader, leading
@@ -66,6 +67,7 @@ def leading_guard(fleet: Fleet, wait_s: float) -> Iterator[Target]:
     """Connect to every node that answers, and to the leader beside the gateway, whose node must answer."""
     fleet.require_gateway()
     with _reached(fleet, wait_s) as operation, leading(operation.connected.member(operation.node)) as leader:
+        membership.require_inventory(operation.connected, operation.node, leader)
         yield operation, leader
 
 
@@ -134,6 +136,7 @@ def send_stop(
     with _reached(fleet, options.wait_s) as operation:
         connected = operation.connected
         with leading(connected.member(operation.node)) as leader:
+            membership.require_inventory(connected, operation.node, leader)
             if _is_led(operation, leader, service, forgotten=forget):
                 _send(operation, leader, service, _stopping(service, force=force), quiet)
             elif running := leads.running(connected, service):

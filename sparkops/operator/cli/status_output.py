@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 
 import typer
 
 from sparkops.config import addresses
-from sparkops.errors import NeedsOperator, SparkopsError
+from sparkops.errors import NeedsOperator, SparkopsError, UsageError
 from sparkops.node.node import GatewayPlace
 from sparkops.operator.cli.options import Settings
 from sparkops.operator.cli.terminal import data_json, say, visible
-from sparkops.operator.status.join import GUARD_DOWN, GUARD_SILENT, NEEDS_PERSON, join
+from sparkops.operator.status.join import GUARD_DOWN, GUARD_SILENT, INVENTORY, NEEDS_PERSON, join
 from sparkops.operator.status.observation import reported
 from sparkops.operator.status.picture import Status
 from sparkops.operator.status.read import Reader
@@ -23,21 +24,24 @@ Outcomes = Mapping[str, str | SparkopsError]
 """By node: the program's output, or the error that prevented it."""
 
 
-def show(settings: Settings, reader: Reader, outcomes: Outcomes, *, json: bool) -> None:  # noqa: ARG001 - as in watch
-    """Print a status once. Raises ConfigError for an inventory that is wrong, Exit for another exit code than 0."""
-    joined = joined_status(*places(settings), outcomes)
+def show(settings: Settings, reader: Reader, outcomes: Outcomes, service: str | None, *, json: bool) -> None:  # noqa: ARG001 - as in watch
+    """Print a status once, of all services or one.
+
+    Raises ConfigError for an inventory that is wrong, UsageError, and Exit for another exit code than 0.
+    """
+    joined = joined_status(*places(settings), outcomes, service)
     if json:
         data_json(asdict(joined))
         for row in joined.nodes:
             if not row.reachable:
                 say(f"{row.name}: {row.error}", fg="red")
     else:
-        for line in lines(joined):
+        for line in lines(joined, whole=service is not None):
             typer.echo(styled(line))
     codes = {drift.code for drift in joined.drift}
     if codes & {NEEDS_PERSON, GUARD_DOWN}:
         raise typer.Exit(NeedsOperator.exit_code)
-    if GUARD_SILENT in codes or not all(row.reachable for row in joined.nodes):
+    if codes & {GUARD_SILENT, *INVENTORY} or not all(row.reachable for row in joined.nodes):
         raise typer.Exit(1)
 
 
@@ -55,10 +59,33 @@ def places(settings: Settings) -> tuple[list[str], GatewayPlace | None]:
     return list(fleet.nodes), fleet.gateway
 
 
-def joined_status(names: Sequence[str], gateway: GatewayPlace | None, outcomes: Outcomes) -> Status:
-    """Return the status of a fleet from what was read of its nodes."""
+def joined_status(
+    names: Sequence[str], gateway: GatewayPlace | None, outcomes: Outcomes, service: str | None = None
+) -> Status:
+    """Return the status of a fleet from what was read of its nodes, of all services or one.
+
+    Raises UsageError for an unknown service.
+    """
     reports = {name: reported(name, outcome) for name, outcome in outcomes.items()}
-    return join(names, reports, gateway)
+    joined = join(names, reports, gateway)
+    return joined if service is None else _only(joined, service)
+
+
+def _only(status: Status, service: str) -> Status:
+    """Return a status without the other services. Raises UsageError for an unknown one."""
+    known = [row.name for row in status.services]
+    if service not in known:
+        unread = [row.name for row in status.nodes if not row.reachable]
+        problem = f"no such service: {service}" + (f"; not read: {', '.join(unread)}" if unread else "")
+        near = difflib.get_close_matches(service, known, n=3)
+        step = f"Did you mean {' or '.join(near)}? " if near else ""
+        raise UsageError(problem, next_step=f"{step}`sparkops status` lists all.")
+    return replace(
+        status,
+        services=[row for row in status.services if row.name == service],
+        findings=[finding for finding in status.findings if finding.service == service],
+        drift=[row for row in status.drift if row.service in ("", service)],
+    )
 
 
 def styled(line: Line) -> str:

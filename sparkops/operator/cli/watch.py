@@ -21,22 +21,23 @@ PAUSE_S = 2.0
 """Seconds between two readings."""
 
 
-def show(settings: Settings, reader: Reader, outcomes: Outcomes, *, json: bool) -> None:  # noqa: ARG001 - as in shown
-    """Show a status until Ctrl-C, which is no error. Raises ConfigError for an inventory that is wrong."""
+def show(settings: Settings, reader: Reader, outcomes: Outcomes, service: str | None, *, json: bool) -> None:  # noqa: ARG001 - as in shown
+    """Show a status until Ctrl-C, which is no error. Raises ConfigError for a wrong inventory, UsageError."""
     console, (names, gateway) = Console(), places(settings)
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         try:
             while True:
-                live.update(_screen(joined_status(names, gateway, outcomes), console.width), refresh=True)
+                joined = joined_status(names, gateway, outcomes, service)
+                live.update(_screen(joined, console.width, whole=service is not None), refresh=True)
                 time.sleep(PAUSE_S)
                 outcomes = reader.read()
         except (KeyboardInterrupt, Interrupted):
             return
 
 
-def _screen(status: Status, width: int) -> Text:
+def _screen(status: Status, width: int, *, whole: bool) -> Text:
     foot = f"{time.strftime('%H:%M:%S')}  every {PAUSE_S:g} s, Ctrl-C to quit"
-    return Text("\n").join(map(_text, (*lines(status, width), (), ((foot, FAINT),))))
+    return Text("\n").join(map(_text, (*lines(status, width, whole=whole), (), ((foot, FAINT),))))
 
 
 def _text(line: Line) -> Text:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparkops.command import Command
 from sparkops.errors import NotReady, PlanRefused, SparkopsError
-from sparkops.node.agents.commands import NODE_LABEL
+from sparkops.names import NODE_LABEL
 from sparkops.operator.demo.record import DemoRecord
 from sparkops.operator.demo.scene import NODE, SERVICE, Ports
 

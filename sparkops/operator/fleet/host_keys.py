@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,16 +97,30 @@ class Pins:
         """Pin `key` for the node in place of any other. The file is replaced atomically."""
         kept = [rest for line in _lines(self.file) if (rest := self._without(line)) is not None]
         entry = f"{self.node} {key.get_name()} {key.get_base64()}"
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        new = self.file.with_name(f".{self.file.name}.new")
-        new.write_text("\n".join([*kept, entry]) + "\n")
-        os.replace(new, self.file)  # noqa: PTH105 - replaces on every system
+        _replace(self.file, [*kept, entry])
 
     def _without(self, line: str) -> str | None:
         """Return the line without this node; None if it names no other."""
         names, space, key = line.partition(" ")
         others = [name for name in names.split(",") if name != self.node]
         return ",".join(others) + space + key if others else None
+
+
+def rename(file: Path, names: Mapping[str, str]) -> None:
+    """Rename nodes in a file of pinned keys. The file is replaced atomically."""
+    lines, renamed = _lines(file), list[str]()
+    for line in lines:
+        hosts, space, key = line.partition(" ")
+        renamed.append(",".join(names.get(host, host) for host in hosts.split(",")) + space + key)
+    if renamed != lines:
+        _replace(file, renamed)
+
+
+def _replace(file: Path, lines: Sequence[str]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(f".{file.name}.new")
+    new.write_text("\n".join(lines) + "\n")
+    os.replace(new, file)  # noqa: PTH105 - replaces on every system
 
 
 class _Refuse(paramiko.MissingHostKeyPolicy):

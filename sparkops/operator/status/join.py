@@ -2,59 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.gateway.facts import HoldFacts
 from sparkops.node.docker.facts import Container
 from sparkops.node.docker.places import CONTAINER, GATEWAY
 from sparkops.node.node import GatewayPlace
+from sparkops.operator.fleet.guards import mismatch
 from sparkops.operator.status import picture
-from sparkops.operator.status.observation import NodeReport, RankReport, ServiceReport, missing, replicas, services
-from sparkops.operator.status.picture import Drift, Health, Memory, NodeRow
+from sparkops.operator.status.observation import NodeReport, RankReport, ServiceReport, replicas, services
+from sparkops.operator.status.picture import Drift, Health, Memory, NodeRow, Source
 from sparkops.serving.service_state import ServiceState
 from sparkops.serving.startup import durations
 from sparkops.swap import trouble
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Phase
+from sparkops.swap.model import Answer, Phase
 from sparkops.swap.trouble import NEXT
 
 
 def join(
     names: Sequence[str], reports: Mapping[str, NodeReport | SparkopsError], gateway: GatewayPlace | None = None
 ) -> picture.Status:
-    """Return the status of all nodes, in the order of the inventory; other gateways than its own are left out."""
-    reached = [
-        report if gateway and report.name == gateway.node else replace(report, gateway=None)
-        for report in reports.values()
-        if isinstance(report, NodeReport)
-    ]
+    """Return the status of all nodes, in the order of the inventory; other gateways than the fleet's are left out."""
+    read = [report for report in reports.values() if isinstance(report, NodeReport)]
+    mismatches = [*_names(read), *(_gateway_node(gateway, read) if gateway else ())]
+    place = _gateway_place(gateway, read) if gateway else ""
+    reached = [report if report.name == place else replace(report, gateway=None) for report in read]
     unread = any(isinstance(report, SparkopsError) or report.guard_error for report in reports.values())
     observed = [*services(reached, complete=not unread)]
+    renamed = {report.place for report in read if report.place != report.name}
+    known = gateway if gateway and gateway.node == place else None
     return picture.Status(
         nodes=[_node(name, reports[name]) for name in names],
-        services=[_service(service, gateway) for service in observed],
-        gateway=_gateway(gateway, reports) if gateway else None,
+        services=[_service(service, known) for service in observed],
+        gateway=_gateway(place, known, reports) if gateway else None,
         findings=[finding for report in reached for finding in report.findings],
         drift=[
-            *(row for service in observed for row in drift_of(service)),
+            *mismatches,
+            *(row for service in observed for row in drift_of(service, renamed)),
             *_unread_guards(reached),
             *_gateway_drift(reached),
         ],
     )
 
 
-def _gateway(gateway: GatewayPlace, reports: Mapping[str, NodeReport | SparkopsError]) -> picture.GatewayRow:
-    report = reports.get(gateway.node)
+def _names(reports: Sequence[NodeReport]) -> Iterator[Drift]:
+    """Yield the nodes that the inventory calls otherwise than the fleet: its next steps would name other nodes."""
+    for report in reports:
+        if report.place != report.name:
+            problem, step = mismatch.node_name(report.name, report.place)
+            yield Drift(code=NODE_NAME, node=report.name, detail=problem, next_step=step)
+
+
+def leaders_of(reports: Sequence[NodeReport]) -> dict[str, str]:
+    """Return the node that leads each service with a release, by the newest of its journals and their copies."""
+    newest: dict[str, Journal] = {}
+    journals = (state.journal for report in reports for state in report.states)
+    for journal in (*journals, *(copy for report in reports for copy in report.copies)):
+        if journal.service not in newest or journal.position > newest[journal.service].position:
+            newest[journal.service] = journal
+    return {service: journal.leader for service, journal in newest.items() if journal.deployments}
+
+
+def _elsewhere(gateway: GatewayPlace, reports: Sequence[NodeReport]) -> dict[str, list[str]]:
+    """Return the services that are led on another node than the gateway's of the inventory, by that node's name.
+
+    A node that was not read may be known to the fleet by another name: then nothing is known of it.
+    """
+    named = {report.place: report.name for report in reports}
+    read, elsewhere = gateway.node in named.values(), dict[str, list[str]]()
+    for service, leader in leaders_of(reports).items():
+        if named.get(leader, leader) != gateway.node and (read or leader in named):
+            elsewhere.setdefault(named.get(leader, leader), []).append(service)
+    return elsewhere
+
+
+def _gateway_node(gateway: GatewayPlace, reports: Sequence[NodeReport]) -> Iterator[Drift]:
+    for leader, led in _elsewhere(gateway, reports).items():
+        problem, step = mismatch.gateway_node(gateway.node, leader, sorted(led))
+        yield Drift(code=GATEWAY_NODE, node="", detail=problem, next_step=step)
+
+
+def _gateway_place(gateway: GatewayPlace, reports: Sequence[NodeReport]) -> str:
+    """Return the node of the gateway: the one that leads, if the inventory has another."""
+    return next(iter(_elsewhere(gateway, reports)), gateway.node)
+
+
+def _gateway(
+    place: str, gateway: GatewayPlace | None, reports: Mapping[str, NodeReport | SparkopsError]
+) -> picture.GatewayRow:
+    """Return the gateway on its node. `gateway`: the inventory's; None where it names another node."""
+    report = reports.get(place)
     if not isinstance(report, NodeReport):
         state: picture.GatewayState = "unreachable"
     elif report.gateway is None:
         state = "absent"
     else:
         state = "down" if report.gateway.problem else "up"
-    url = gateway.url(gateway.port) if gateway.port else None
-    return picture.GatewayRow(node=gateway.node, address=gateway.address or "", url=url, state=state)
+    url = gateway.url(gateway.port) if gateway and gateway.port else None
+    return picture.GatewayRow(node=place, address=(gateway and gateway.address) or "", url=url, state=state)
 
 
 def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
@@ -86,11 +135,11 @@ def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
 
 
 def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.ServiceRow:
-    live = service.live.container if service.live else None
+    live, state = service.live.container if service.live else None, _state(service)
     return picture.ServiceRow(
         name=service.name,
         url=gateway.url(service.front.port) if gateway and service.front else None,
-        state=_state(service),
+        state=state,
         live=picture.Live(slot=live.slot, release=live.release, image=live.image) if live else None,
         swap=next((swap for journal in service.journals if (swap := _swap(journal))), None),
         warm=next((warm for state in service.states if (warm := _warm(state))), None),
@@ -105,8 +154,38 @@ def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.Se
             )
             for ranks in replicas(service.ranks)
         ],
-        events=list(service.events),
+        events=[event.text for event in service.events],
+        event_age_s=min((event.age_s for event in service.events), default=None),
+        unread=_unread(service) or None,
+        next_step=_start(service, state) or None,
     )
+
+
+def _start(service: ServiceReport, state: picture.State) -> str:
+    """Return how a stopped service starts; empty for any other."""
+    if state != "stopped":
+        return ""
+    if not any(journal.previous for journal in service.journals):
+        return "sparkops up RECIPE"
+    held = any(journal.hold for journal in service.journals)
+    return "\n".join([*([f"sparkops hold {service.name} --off"] if held else []), f"sparkops restart {service.name}"])
+
+
+def _unread(service: ServiceReport) -> str:
+    """Return which nodes of a service were not read, and what the fleet reports of them; empty if all were."""
+    hidden = [rank for rank in service.ranks if rank.source is not Source.SEEN]
+    nodes = [*dict.fromkeys(rank.container.node for rank in hidden)]
+    if not nodes:
+        return "" if service.led else "not every node could be read from here; it may run on another one"
+    text = f"{' and '.join(nodes)} cannot be read from here"
+    leaders = " and ".join(dict.fromkeys(journal.leader for journal in service.journals))
+    if not leaders:
+        return text
+    answers = {Answer.YES: "it answers through the gateway", Answer.NO: "it does not answer through the gateway"}
+    unknown = [rank.container.node for rank in hidden if rank.source is Source.UNKNOWN]
+    reported = [answers[service.answer]] if service.answer in answers else []
+    reported += [f"no report from {' and '.join(dict.fromkeys(unknown))}"] if unknown else []
+    return f"{text}; {leaders} reports: {', '.join(reported)}" if reported else f"{text}; {leaders} reports its engines"
 
 
 def _waiting(hold: HoldFacts) -> picture.WaitingRow:
@@ -137,19 +216,24 @@ def _swap(journal: Journal) -> picture.SwapRow | None:
 def _state(service: ServiceReport) -> picture.State:
     """Return the state of a service. A stopped container beside a running one is history, not a failure.
 
-    One that its guard is about to start, such as once the node has memory, is no service that was stopped.
+    One that its guard is about to start, such as once the node has memory, is no service that was stopped, and none
+    whose node could not be read has stopped or failed unless its leader reports that.
     """
-    ranks, journals = service.live_ranks if service.front and service.live else service.ranks, service.journals
+    ranks, journals = service.deciding, service.journals
+    unknown = any(rank.source is Source.UNKNOWN for rank in ranks)
     healths = {rank.health for rank in ranks if rank.container.running}
     waits = not service.ended and any(awaited(rank.container, service.states) for rank in ranks)
-    if not (healths or waits or service.ended) and any(_crashed(rank.container, journals) for rank in ranks):
+    blind = not service.ended and (unknown or not service.led)
+    if not (healths or waits or service.ended or blind) and any(_crashed(rank.container, journals) for rank in ranks):
         return "failed"
     if _stops(journals):
         return "stopping"
+    if unknown and healths <= {Health.OK}:
+        return "failed" if service.answer is Answer.NO else "unknown"
     if not healths:
-        return "starting" if waits else "stopped"
+        return "starting" if waits else "unknown" if blind else "stopped"
     if healths == {Health.OK}:
-        return "degraded" if any(map(missing, replicas(ranks))) else "healthy"
+        return "degraded" if any(map(service.missing, replicas(ranks))) else "healthy"
     if Health.OK in healths:
         return "degraded"
     return "failed" if Health.FAILING in healths else "starting"
@@ -184,7 +268,7 @@ def _rank(rank: RankReport, service: ServiceReport) -> picture.RankRow:
         stage=rank.stage or None,
         health=rank.health,
         port=container.port,
-        exit_code=None if container.running else container.exit_code,
+        exit_code=None if container.running or rank.source is not Source.SEEN else container.exit_code,
         running=load.running if load else None,
         waiting=load.waiting if load else None,
         tok_s=round(rates.tok_s, 1) if load else None,
@@ -198,6 +282,7 @@ def _rank(rank: RankReport, service: ServiceReport) -> picture.RankRow:
         left_s=durations.left_s(progress) if progress else None,
         problem=problem or None,
         next_step=next_step or None,
+        source=rank.source,
     )
 
 
@@ -262,40 +347,58 @@ NEEDS_PERSON = "NEEDS_PERSON"
 GUARD_DOWN = "GUARD_DOWN"
 GUARD_SILENT = "GUARD_SILENT"
 CORDON_UNREAD = "CORDON_UNREAD"
-URGENCY = (NEEDS_PERSON, GUARD_DOWN, "LIVE_NOT_RUNNING", "RESTARTING", "RANK_MISSING", GUARD_SILENT)
+NODE_NAME = "NODE_NAME"
+GATEWAY_NODE = "GATEWAY_NODE"
+INVENTORY = (GATEWAY_NODE, NODE_NAME)
+"""Codes of an inventory that contradicts the fleet: until it is corrected, other next steps may be wrong."""
+URGENCY = (*INVENTORY, NEEDS_PERSON, GUARD_DOWN, "LIVE_NOT_RUNNING", "RESTARTING", "RANK_MISSING", GUARD_SILENT)
 """Codes that are shown before the others, the most urgent first."""
 
 
-def drift_of(service: ServiceReport) -> Iterator[Drift]:
-    """Yield every difference in one service."""
-    name = service.name
-    running = [rank.container for rank in service.ranks if rank.container.running]
-    for container in running:
-        if container.state == "restarting":
-            detail = f"{container.name} is in a restart loop"
-            yield Drift(code="RESTARTING", node=container.node, detail=detail, next_step=f"sparkops logs {name}")
-    for container in (rank.container for rank in service.ranks if rank.listed):
+def drift_of(service: ServiceReport, renamed: Collection[str] = ()) -> Iterator[Drift]:
+    """Yield every difference in one service. `renamed`: nodes that the inventory calls otherwise than the fleet."""
+    rows = chain(
+        _of_containers(service),
+        _of_journals(service),
+        _of_traffic(service),
+        _of_releases(service, renamed),
+        _of_policies(service),
+    )
+    return (replace(row, service=service.name) for row in rows)
+
+
+def _of_containers(service: ServiceReport) -> Iterator[Drift]:
+    name, seen = service.name, [rank for rank in service.ranks if rank.source is Source.SEEN]
+    for container in (rank.container for rank in seen if rank.container.state == "restarting"):
+        detail = f"{container.name} is in a restart loop"
+        yield Drift(code="RESTARTING", node=container.node, detail=detail, next_step=f"sparkops logs {name}")
+    for container in (rank.container for rank in seen if rank.listed):
         detail = f"{container.name}: Docker does not answer `docker inspect`, only its list is known"
         step = f"docker inspect {container.name}, on {container.node}; a restart of Docker may be needed"
         yield Drift(code="NOT_INSPECTED", node=container.node, detail=detail, next_step=step)
     for ranks in replicas(service.ranks):
-        for number in missing(ranks):
+        reported = {rank.container.rank for rank in ranks if rank.source is not Source.SEEN}
+        for number in service.missing(ranks):
+            if number in reported:  # its guard ends or starts it; the leader tells if it cannot
+                continue
             head = ranks[0].container
             detail = f"{name}: rank {number} of {head.release} ({head.slot}) is not running, so the replica cannot work"
             yield Drift(code="RANK_MISSING", node=head.node, detail=detail, next_step=f"sparkops history {name}")
-    yield from _of_journals(service)
-    yield from _of_traffic(service)
-    yield from _of_releases(service)
-    for container in running if service.states else ():
-        if container.restart_policy != "no":
+
+
+def _of_policies(service: ServiceReport) -> Iterator[Drift]:
+    for rank in service.ranks if service.states else ():
+        container = rank.container
+        if container.running and container.restart_policy != "no":
             detail = f"{container.name} has Docker's restart policy {container.restart_policy}: its guard starts it"
             step = f"docker update --restart=no {container.name}, on {container.node}"
             yield Drift(code="RESTART_POLICY", node=container.node, detail=detail, next_step=step)
 
 
 def _of_traffic(service: ServiceReport) -> Iterator[Drift]:
+    """Yield an active release that does not run: only if it was looked for on each node that may have it."""
     active = service.front.active if service.front else None
-    if active and service.live is None:
+    if active and service.live is None and not service.hidden:
         containers = (rank.container for rank in service.ranks)
         node = next((container.node for container in containers if container.release == active.release), "")
         detail = f"{service.name}: {active.release} is active but not running"
@@ -321,20 +424,28 @@ def _of_journals(service: ServiceReport) -> Iterator[Drift]:
             yield Drift(code="GUARD_NOT_REACHED", node=node, detail=detail, next_step=step)
 
 
-def _of_releases(service: ServiceReport) -> Iterator[Drift]:
-    """Yield containers that no release needs. Two releases are right during a swap, and while the old one is warm."""
-    if not service.led:
+def _of_releases(service: ServiceReport, renamed: Collection[str]) -> Iterator[Drift]:
+    """Yield containers that no release needs. Two releases are right during a swap, and while the old one is warm.
+
+    Nodes are read one after the other: what the guard beside a container, or its leader, stops is not unneeded yet.
+    """
+    if not service.led or service.front is None:
         return  # which releases it needs is unknown
-    if service.front is None:
-        return
-    deployments = [deployment for journal in service.journals for deployment in journal.deployments]
-    needed = {rank.place for deployment in deployments for rank in deployment.ranks}
+    needed = {place for journal in service.journals for place in _places(journal)}
     for rank in service.ranks:
-        container = rank.container
-        if container.running and (container.node, container.name) not in needed and rank not in service.live_ranks:
+        container, copy = rank.container, service.copies.get(rank.container.node)
+        place = container.node, container.name
+        expected = place in needed or (copy is not None and place in _places(copy)) or rank in service.live_ranks
+        if container.running and rank.source is Source.SEEN and not expected and container.node not in renamed:
             detail = f"{container.name} runs, but no release of its service needs it"
             step = f"docker stop {container.name}, on {container.node}"
             yield Drift(code="ORPHAN", node=container.node, detail=detail, next_step=step)
+
+
+def _places(journal: Journal) -> Iterator[tuple[str, str]]:
+    """Yield node and container of each rank that a journal starts or stops."""
+    yield from (rank.place for deployment in journal.deployments for rank in deployment.ranks)
+    yield from (rank.place for rank in journal.stopped)
 
 
 def _unread_guards(reports: Sequence[NodeReport]) -> Iterator[Drift]:

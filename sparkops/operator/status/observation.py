@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib import import_module
 from typing import Any
 
@@ -20,18 +21,21 @@ from sparkops.node.host import Gpu, HostFacts
 from sparkops.node.survey.commands import EVENTS
 from sparkops.operator.fleet.guards import replies
 from sparkops.operator.fleet.guards.replies import refusal, unfit
-from sparkops.operator.status.picture import Health
+from sparkops.operator.status.picture import Health, Source
 from sparkops.serving import service_state
 from sparkops.serving.service_state import ServiceState
 from sparkops.serving.watch.finding import EngineFinding, read_findings
 from sparkops.swap import wire
+from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.journal import Journal
+from sparkops.swap.model import Answer, Deployment, RankSpec
 from sparkops.swap.wire import OtherFormat
 
 
 @dataclass(frozen=True)
 class RankReport:
     """One container as observed. `listed`: Docker did not inspect it, so only its labels, state and health are known.
+    One whose node was not read is as the guard that leads reports it, or unknown: `source`.
 
     `age_s` and `up_s` are seconds since it was created and started, by its node's clock;
     None if unknown, and `up_s` unless it runs. `sampled_s`: how many seconds ago health and figures were read."""
@@ -45,18 +49,30 @@ class RankReport:
     up_s: float | None = None
     sampled_s: float = 0.0
     listed: bool = False
+    source: Source = Source.SEEN
+
+
+@dataclass(frozen=True)
+class Event:
+    """A lasting event of a service in a line. `age_s`: seconds since then by the clock of its node."""
+
+    text: str
+    age_s: float
 
 
 @dataclass(frozen=True)
 class NodeReport:
-    """One reachable node as observed. `gateway` is known on its own node, `states` where a guard leads."""
+    """One reachable node as observed. `gateway` is known on its own node, `states` where a guard leads.
+
+    `name` is that of the inventory. Containers, findings and journals have that of the fleet: `place`.
+    """
 
     name: str
     host: HostFacts
     ranks: tuple[RankReport, ...] = ()
     gateway: GatewayFacts | None = None
     states: tuple[ServiceState, ...] = ()
-    events: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    events: Mapping[str, Sequence[Event]] = field(default_factory=dict)
     """By service that its guard leads: the last events, oldest first."""
     gpus: tuple[Gpu, ...] = ()
     findings: tuple[EngineFinding, ...] = ()
@@ -66,21 +82,41 @@ class NodeReport:
     """Why its cordon is unknown, although its guard replies."""
     guard_error: SparkopsError | None = None
     """Why the services that its guard leads are unknown: NotReady for a guard that is stopped."""
+    copies: tuple[Journal, ...] = ()
+    """Its guard's copies of the journals that other guards lead by."""
+    fleet_name: str = ""
+    """How the fleet's guards call it; empty without a guard."""
+
+    @property
+    def place(self) -> str:
+        """Return the name of the node in the journals."""
+        return self.fleet_name or self.name
 
 
 @dataclass(frozen=True)
 class ServiceReport:
-    """One service as observed on all nodes."""
+    """One service as observed on all nodes.
+
+    A container is seen on its node, or reported by the leader where this client could not read the node, or unknown.
+    Unknown is never taken for stopped.
+    """
 
     name: str
     ranks: tuple[RankReport, ...]
     front: ServiceFacts | None
     states: tuple[ServiceState, ...] = ()
     """State of its leader; none if no guard leads it. Two only while two guards lead it."""
-    events: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
     """Its last events, oldest first."""
-    led: bool = True
-    """Whether it is known who leads it; False: without a state, and a node or its guard could not be read."""
+    copies: Mapping[str, Journal] = field(default_factory=dict)
+    """By node: the copy that its guard keeps of the leader's journal."""
+    whole: bool = True
+    """Whether every node that may have a container of it was read, and every guard that may lead it."""
+
+    @property
+    def led(self) -> bool:
+        """Whether it is known who leads it."""
+        return self.whole or bool(self.states)
 
     @property
     def ended(self) -> bool:
@@ -93,19 +129,132 @@ class ServiceReport:
         return tuple(state.journal for state in self.states)
 
     @property
+    def intended(self) -> tuple[Journal, ...]:
+        """The same; where its leader was not read, the newest copy, which may be old."""
+        newest = max(self.copies.values(), key=lambda journal: journal.position, default=None)
+        return self.journals or ((newest,) if newest and not self.whole else ())
+
+    @property
+    def active(self) -> tuple[str, str] | None:
+        """Release and slot that get the requests, as the gateway has it; where it was not read, the journal."""
+        if self.front is not None:
+            return (self.front.active.release, self.front.active.slot.value) if self.front.active else None
+        promoted = (journal.active for journal in self.intended if journal.active and not self.whole)
+        return next(((active.release, active.slot.value) for active in promoted), None)
+
+    @property
+    def answer(self) -> Answer:
+        """Whether the active release answers requests through the gateway, as its leader reports."""
+        views = (state.gateway for state in self.states if state.gateway and state.gateway.active)
+        return next((view.answers.get(view.active, Answer.UNKNOWN) for view in views if view.active), Answer.UNKNOWN)
+
+    @property
     def live(self) -> RankReport | None:
         """Rank 0 of the active release, if it runs; without the gateway's state, of one that answers."""
+        place, heads = self.active, [rank for rank in self.ranks if rank.container.running and not rank.container.rank]
         if self.front is None:
-            return next((rank for rank in self.ranks if rank.health is Health.OK), None)
-        active = self.front.active
-        place = (active.release, active.slot.value) if active else None
-        heads = (rank for rank in self.ranks if rank.container.running and not rank.container.rank)
-        return next((head for head in heads if (head.container.release, head.container.slot) == place), None)
+            heads = [rank for rank in heads if rank.health is Health.OK]
+        if place is None:
+            return next(iter(heads), None) if self.front is None else None
+        return next((head for head in heads if _place(head.container) == place), None)
 
     @property
     def live_ranks(self) -> Sequence[RankReport]:
         """All ranks of the replica of `live`."""
         return next((ranks for ranks in replicas(self.ranks) if self.live in ranks), ())
+
+    @property
+    def deciding(self) -> Sequence[RankReport]:
+        """The containers that decide the state: those of the active release, if they run or are unknown; else all."""
+        if self.active is None:
+            return self.ranks
+        active = [rank for rank in self.ranks if _place(rank.container) == self.active]
+        return self.live_ranks or (active if any(rank.source is Source.UNKNOWN for rank in active) else self.ranks)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether a container of the active release may run where this client could not look."""
+        active = [rank for rank in self.ranks if _place(rank.container) == self.active]
+        return any(rank.source is not Source.SEEN for rank in active) or not self._knows(self.active)
+
+    def _knows(self, place: tuple[str, str] | None) -> bool:
+        """Return whether the nodes of a release are known, by its journal or since all nodes were read."""
+        return self.whole or any(_place_of(deployment) == place for deployment in self._deployments)
+
+    def missing(self, ranks: Sequence[RankReport]) -> tuple[int, ...]:
+        """Return the numbers of the ranks that do not run; none for a replica of which no rank runs.
+
+        One that may run on a node that was not read is not missing.
+        """
+        first = ranks[0].container
+        if not self._knows(_place(first)) or not any(rank.container.running for rank in ranks):
+            return ()
+        may_run = {rank.container.rank for rank in ranks if rank.container.running or rank.source is Source.UNKNOWN}
+        return tuple(number for number in range(first.ranks) if number not in may_run)
+
+    @property
+    def _deployments(self) -> Iterator[Deployment]:
+        return (deployment for journal in self.intended for deployment in journal.deployments)
+
+    def with_unread(self, read: Collection[str]) -> ServiceReport:
+        """Return the report with the containers that the journals have on nodes other than `read`."""
+        places, found = {(rank.container.node, rank.container.name) for rank in self.ranks}, list[RankReport]()
+        for deployment in self._deployments:
+            for replica in deployment.replicas:
+                for index, rank in enumerate(replica.ranks):
+                    if rank.node not in read and rank.place not in places:
+                        places.add(rank.place)
+                        found.append(self._unread(deployment, rank, index, len(replica.ranks)))
+        return replace(self, ranks=(*self.ranks, *found))
+
+    def _unread(self, deployment: Deployment, rank: RankSpec, index: int, ranks: int) -> RankReport:
+        """Return a container whose node was not read, as the leader reports it."""
+        reports = (state.reports[rank.node] for state in self.states if rank.node in state.reports)
+        engine = next((report.engine(rank.container) for report in reports), None)
+        health, state = _reported_engine(engine)
+        container = Container(
+            name=rank.container,
+            node=rank.node,
+            service=self.name,
+            release=deployment.release,
+            slot=deployment.slot.value,
+            rank=index,
+            ranks=ranks,
+            port=0,
+            inputs="",
+            image="",
+            state=state,
+            exit_code=0,
+            oom_killed=False,
+            restarts=0,
+            restart_policy="no",
+            started_at=0.0,
+            grace_s=0,
+        )
+        return RankReport(container, health, source=Source.REPORTED if engine else Source.UNKNOWN)
+
+
+def _reported_engine(engine: EngineReport | None) -> tuple[Health, str]:
+    """Return health and state of a container that the leader reports; both unknown for None."""
+    match engine.state if engine else None:
+        case None:
+            return Health.UNKNOWN, "unknown"
+        case EngineState.HEALTHY:
+            return Health.OK, "running"
+        case EngineState.LOADING:
+            return Health.STARTING, "running"
+        case EngineState.STOPPED:
+            return Health.NONE, "exited"
+        case _:
+            return Health.NONE, "absent"
+
+
+def _place(container: Container) -> tuple[str, str]:
+    return container.release, container.slot
+
+
+def _place_of(deployment: Deployment) -> tuple[str, str]:
+    return deployment.release, deployment.slot.value
 
 
 def _ended(journal: Journal) -> bool:
@@ -123,27 +272,27 @@ def replicas(ranks: Sequence[RankReport]) -> list[tuple[RankReport, ...]]:
     return [tuple(sorted(group, key=lambda rank: rank.container.rank)) for group in groups.values()]
 
 
-def missing(ranks: Sequence[RankReport]) -> tuple[int, ...]:
-    """Return the numbers of the ranks that do not run; none for a replica of which no rank runs."""
-    running = {rank.container.rank for rank in ranks if rank.container.running}
-    return tuple(number for number in range(ranks[0].container.ranks) if number not in running) if running else ()
-
-
 def services(reports: Sequence[NodeReport], *, complete: bool = True) -> Iterator[ServiceReport]:
     """Yield every service of these nodes by name. `complete`: all nodes and their guards could be read."""
     ranks = [rank for report in reports for rank in report.ranks]
     fronts = {name: facts for report in reports if report.gateway for name, facts in report.gateway.services.items()}
     states = [state for report in reports for state in report.states]
+    read = {report.place for report in reports}
+    members = {node for state in states for node in (*state.journal.peers, state.journal.leader)}
+    given_up = {node for state in states for node in state.journal.without}
+    whole = complete and members - given_up <= read  # the inventory may name fewer nodes than the fleet has
+    copied = {copy.service for report in reports for copy in report.copies if not (whole or copy.forgotten)}
     led = {state.journal.service for state in states}
-    for name in sorted({rank.container.service for rank in ranks} | fronts.keys() | led):
+    for name in sorted({rank.container.service for rank in ranks} | fronts.keys() | led | copied):
         own_ranks = tuple(rank for rank in ranks if rank.container.service == name)
         own_states = tuple(state for state in states if state.journal.service == name)
         runs = any(rank.container.running for rank in own_ranks)
         if own_states and all(state.journal.forgotten for state in own_states) and not runs:
             continue
-        front = fronts.get(name)
         events = tuple(event for report in reports for event in report.events.get(name, ()))
-        yield ServiceReport(name, own_ranks, front, own_states, events, led=complete or bool(own_states))
+        copies = {report.place: copy for report in reports for copy in report.copies if copy.service == name}
+        service = ServiceReport(name, own_ranks, fronts.get(name), own_states, events, copies, whole)
+        yield service.with_unread(read)
 
 
 REPLY_LIMIT = 4 * 2**20
@@ -181,20 +330,24 @@ def _read(node: str, text: str) -> NodeReport:
         raise NotReady.without_docker(node, _words(survey["docker"]))
     if survey["host"]["code"]:
         raise NodeError(node, f"memory cannot be read: {_words(survey['host'])}")
-    states, events, guard_error = _guard(node, survey["guard"])
+    facts, place = host.parse(survey["host"]["out"]), survey["node"] or node
+    states, events, guard_error = _guard(node, place, survey["guard"], facts.now_s)
+    own = tuple(state for state in states if state.journal.leader == place)
     cordon, cordon_error = _cordon(node, survey["guard"])
     return NodeReport(
         name=node,
-        host=(facts := host.parse(survey["host"]["out"])),
+        host=facts,
+        fleet_name=survey["node"],
         gpus=host.parse_gpu_states(gpus),
         ranks=tuple(
-            _rank(node, container, engine, facts.now_s)
+            _rank(place, container, engine, facts.now_s)
             for container, engine in zip(survey["containers"], survey["engines"], strict=True)
         ),
-        gateway=_gateway(survey["gateway"]) if survey["gateway"] else None,
-        states=states,
+        gateway=_gateway(survey["gateway"]),
+        states=own,
+        copies=tuple(state.journal for state in states if state not in own and state.journal.revision),
         events=events,
-        findings=_findings(node, survey["guard"]),
+        findings=_findings(place, survey["guard"]),
         cordon=cordon,
         cordon_error=None if guard_error else cordon_error,
         guard_error=guard_error,
@@ -259,28 +412,33 @@ def _gateway(shown: Facts) -> GatewayFacts | None:
         return GatewayFacts(services={}, files={}, loaded=False, problem=f"{error}{step}")
 
 
-def _guard(node: str, guard: Facts) -> tuple[tuple[ServiceState, ...], Mapping[str, list[str]], SparkopsError | None]:
-    """Return the services that the guard leads, their last events, and why they are unknown."""
+def _guard(
+    node: str, place: str, guard: Facts, now_s: float
+) -> tuple[tuple[ServiceState, ...], Mapping[str, list[Event]], SparkopsError | None]:
+    """Return the services that the guard leads or keeps a copy of, their last events, and why they are unknown."""
     try:
-        states = tuple(state for state in _states(node, guard) if state.journal.leader == node)
-        return states, {state.journal.service: _events(node, state.journal.service, guard) for state in states}, None
+        states = tuple(_states(node, place, guard))
+        led = [state.journal.service for state in states if state.journal.leader == place]
+        return states, {service: _events(node, service, guard, now_s) for service in led}, None
     except SparkopsError as error:
         return (), {}, error
 
 
-def _states(node: str, guard: Facts) -> Iterator[ServiceState]:
+def _states(node: str, place: str, guard: Facts) -> Iterator[ServiceState]:
     """Yield the guard's state of every service that it knows; none before a deploy has created the guard."""
     if not guard["services"] and f"No such container: {CONTAINER}" in guard["errors"]:
         return
     _reply(node, "services", guard["services"], guard["errors"])
     for service, line in guard["states"].items():
-        yield service_state.read(service, node, _reply(node, "state", line, guard["errors"]))
+        yield service_state.read(service, place, _reply(node, "state", line, guard["errors"]))
 
 
-def _events(node: str, service: str, guard: Facts) -> list[str]:
-    """Return the last lasting events of a service in a line each."""
-    records = _reply(node, "events", guard["events"][service], guard["errors"])
-    return [next(replies.lines(record)) for record in replies.merge(records, ())][-EVENTS:]
+def _events(node: str, service: str, guard: Facts, now_s: float) -> list[Event]:
+    """Return the last lasting events of a service. `now_s`: Unix time of the node."""
+    records = replies.merge(_reply(node, "events", guard["events"][service], guard["errors"]), ())
+    ages_s = (now_s - datetime.fromisoformat(record["at"]).timestamp() for record in records)
+    lines = (next(replies.lines(record)) for record in records)
+    return [Event(line, max(0.0, age_s)) for line, age_s in zip(lines, ages_s, strict=True)][-EVENTS:]
 
 
 def _findings(node: str, guard: Facts) -> tuple[EngineFinding, ...]:

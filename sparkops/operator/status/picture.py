@@ -56,8 +56,16 @@ class Health(StrEnum):
     NONE = "none"
 
 
+class Source(StrEnum):
+    """How a container is known: `seen` on its node, `reported` by the guard that leads, or `unknown`."""
+
+    SEEN = "seen"
+    REPORTED = "reported"
+    UNKNOWN = "unknown"
+
+
 GatewayState = Literal["up", "down", "absent", "unreachable"]
-State = Literal["healthy", "starting", "degraded", "failed", "stopping", "stopped"]
+State = Literal["healthy", "starting", "degraded", "failed", "stopping", "stopped", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +81,7 @@ class RankRow:
     image: str
     """ID of its image, sha256:..."""
     state: str
-    """State in Docker: created, running, restarting, paused, exited or dead."""
+    """State in Docker: created, running, restarting, paused, exited or dead; `unknown` if nothing reports it."""
     stage: str | None
     """Stage of the start, such as `loading weights 40 %`; `serving` afterwards."""
     health: Health
@@ -109,6 +117,9 @@ class RankRow:
     """Reason why it does not work; null if it works."""
     next_step: str | None = None
     """Next step after the problem; null without one."""
+    source: Source = Source.SEEN
+    """`seen` by this client on the node; `reported` by the guard that leads, since this client could not read the
+    node; `unknown` if neither."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +202,8 @@ class ServiceRow:
     """Base URL for OpenAI clients: that of all services with `gateway.port`, else its own; null where the gateway does
     not have the service."""
     state: State
-    """`degraded`: some replicas answer; `failed`: one exited, or none answers; `stopping`: not confirmed yet."""
+    """`degraded`: some replicas answer; `failed`: one exited, or none answers; `stopping`: not confirmed yet;
+    `unknown`: this client could not read its nodes, and no guard reports it."""
     live: Live | None
     """The active release; where the gateway cannot be read, one that answers; null without one."""
     swap: SwapRow | None = None
@@ -206,6 +218,12 @@ class ServiceRow:
     """Its endpoints, running or not."""
     events: list[str] = field(default_factory=list)
     """Its last events, oldest first."""
+    event_age_s: float | None = None
+    """Seconds since the last of them; null without one."""
+    unread: str | None = None
+    """Which of its nodes this client could not read, and what the fleet reports instead; null if all were read."""
+    next_step: str | None = None
+    """How to start a stopped service; null for any other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +237,7 @@ class GatewayRow:
     url: str | None = None
     """Base URL for OpenAI clients of all services, by their `model`; null without `gateway.port`."""
     state: GatewayState
-    """`absent`: not deployed yet; `unreachable`: its node could not be read."""
+    """`absent`: not deployed yet; `unreachable`: this client could not read its node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,13 +245,15 @@ class Drift:
     """A difference between journal and node."""
 
     code: str
-    """Code, such as `RESTARTING`, `RANK_MISSING` or `LIVE_NOT_RUNNING`."""
+    """Code, such as `NODE_NAME`, `RANK_MISSING` or `LIVE_NOT_RUNNING`."""
     node: str
     """Name of the node."""
     detail: str
     """Description."""
     next_step: str = ""
     """Next step."""
+    service: str = ""
+    """Name of the service; empty for a difference of a node or of the inventory."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from sparkops.config import programs
 from sparkops.errors import ConnectionLost, SparkopsError
 from sparkops.node import host
 from sparkops.node.docker.places import REPORT
-from sparkops.node.node import GatewayPlace, Node, Routes, Stream
+from sparkops.node.node import Node, Routes, Stream
 from sparkops.node.program import python
 from sparkops.node.survey.commands import FORMAT, request
 from sparkops.node.survey.node_survey import Facts, page, unused
@@ -40,7 +40,6 @@ class Reader:
 
     routes: Routes
     names: Collection[str]
-    gateway: GatewayPlace | None = None
     gpus: bool = False
     """Whether each node is also asked what its GPUs do, by a command: no guard can read that."""
     report: str = REPORT
@@ -74,7 +73,7 @@ class Reader:
 
     def _surveyed(self, name: str, node: Node) -> str:
         """Return what the program prints on a node. A node without containers of sparkops needs no program."""
-        survey_request = request(at_gateway=self.gateway is not None and self.gateway.node == name)
+        survey_request = request()
         if facts := survey_unused(node, self.docker, survey_request):
             return f"{json.dumps(facts)}\n"
         command = python(programs.load_survey(), survey_request, timeout_s=TIMEOUT_S)
@@ -99,7 +98,7 @@ def _reported(node: Node, socket: str) -> str:
 def _begun(name: str, text: str) -> str:
     """Return the text. Raises ConnectionLost where Docker could not begin a question to the gateway or the guard."""
     survey = foreign.loads(text)
-    gateway, guard = survey["gateway"] or {"out": "", "err": ""}, survey["guard"]
+    gateway, guard = survey["gateway"], survey["guard"]
     for printed in (gateway["out"] + gateway["err"], guard["services"] + guard["errors"]):
         if all(words in printed for words in START_FAILED):
             raise ConnectionLost(name, printed)

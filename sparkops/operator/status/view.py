@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sparkops.node.host import Gpu
 from sparkops.operator.status import picture
-from sparkops.operator.status.join import ENDED_WELL, GUARD_DOWN, GUARD_SILENT, URGENCY
-from sparkops.operator.status.merging import Notice, merge
-from sparkops.operator.status.picture import NodeRow
+from sparkops.operator.status.join import ENDED_WELL, GUARD_DOWN, GUARD_SILENT, INVENTORY, URGENCY
+from sparkops.operator.status.merging import Block, Notice, merge
+from sparkops.operator.status.picture import NodeRow, Source
 
 Cell = tuple[str, str]
 """Text and colour; without a colour empty."""
@@ -25,16 +25,24 @@ COLORS = {
     **dict.fromkeys(("stopped", "absent", "none", "unknown"), FAINT),
 }
 """By state of a service, gateway, node or health."""
-STATES: Sequence[picture.State] = ("failed", "degraded", "stopping", "starting", "healthy", "stopped")
+STATES: Sequence[picture.State] = ("failed", "degraded", "unknown", "stopping", "starting", "healthy", "stopped")
 """Services are shown in this order."""
 WIDE = 100_000
 """Columns of a pipe: no line is folded."""
 BAR = 30
 """Columns of a progress bar."""
+NEWS_S = 600.0
+"""Seconds for which the phases of a change are shown after its last event, or as long as the old release is warm."""
 
 
-def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
-    """Yield a status as lines of at most `width` columns; a single longer word is cut."""
+def lines(status: picture.Status, width: int = WIDE, *, whole: bool = False) -> Iterator[Line]:
+    """Yield a status as lines of at most `width` columns; a single longer word is cut.
+
+    `whole`: with stopped containers and past events of its services.
+    """
+    for block in _blocks([row for row in status.drift if row.code in INVENTORY]):
+        yield from _block(block, width)
+        yield ()
     for finding in status.findings:
         since = time.strftime("%H:%M", time.localtime(finding.since))
         text = f"{finding.code} {finding.container} on {finding.node} since {since}: {finding.detail}"
@@ -52,10 +60,12 @@ def lines(status: picture.Status, width: int = WIDE) -> Iterator[Line]:
     yield from _unread(status.nodes, width)
     if status.gateway:
         yield from _cut([_gateway(status.gateway)], width)
-    yield from _drift(status.drift, width)
+    for block in _blocks([row for row in status.drift if row.code not in INVENTORY]):
+        yield ()
+        yield from _block(block, width)
     for service in sorted(status.services, key=lambda service: STATES.index(service.state)):
         yield ()
-        yield from _service(service, width)
+        yield from _service(service, width, whole=whole)
     if not status.services:
         yield ()
         unread = any(drift.code in (GUARD_DOWN, GUARD_SILENT) for drift in status.drift)
@@ -72,15 +82,17 @@ def _unread(nodes: Iterable[NodeRow], width: int) -> Iterator[Line]:
         yield from _step(block.step.text, "", width)
 
 
-def _drift(rows: Sequence[picture.Drift], width: int) -> Iterator[Line]:
-    """Yield the drift, the most urgent first, with one line for the same drift on several nodes."""
+def _blocks(rows: Sequence[picture.Drift]) -> list[Block]:
+    """Return the drift, the most urgent first, with one line for the same drift on several nodes."""
     order = {code: number for number, code in enumerate(URGENCY)}
     drift = sorted(rows, key=lambda row: order.get(row.code, len(order)))
-    for block in merge(Notice("drift", row.code, row.node, row.detail, row.next_step) for row in drift):
-        yield ()
-        for head in block.heads:
-            yield from _failure(head, "", "", width)
-        yield from _step(block.step.text, "", width)
+    return merge(Notice("drift", row.code, row.node, row.detail, row.next_step) for row in drift)
+
+
+def _block(block: Block, width: int) -> Iterator[Line]:
+    for head in block.heads:
+        yield from _failure(head, "", "", width)
+    yield from _step(block.step.text, "", width)
 
 
 def age(seconds: float | None) -> str:
@@ -120,16 +132,19 @@ def _gpu(title: str, gpu: Gpu, width: int) -> Iterator[Line]:
 
 
 def _gateway(gateway: picture.GatewayRow) -> Line:
+    where = gateway.url or gateway.address
     return (
         ("gateway  ", ""),
         (gateway.state, COLORS[gateway.state]),
-        (f"  on {gateway.node} ({gateway.url or gateway.address})", ""),
+        (f"  on {gateway.node}" + (f" ({where})" if where else ""), ""),
     )
 
 
-def _service(service: picture.ServiceRow, width: int) -> Iterator[Line]:
+def _service(service: picture.ServiceRow, width: int, *, whole: bool) -> Iterator[Line]:
     head: Line = ((service.name, STRONG), ("  ", ""), (service.state, COLORS[service.state]))
     yield from _cut([(*head, (f"  {service.url}", "")) if service.url else head], width)
+    yield from _folded(service.unread or "", "  ", BUSY, width)
+    yield from _step(service.next_step or "", "", width)
     if service.swap:
         yield from _swap(service.swap, service.name, width)
     yield from _folded(_warm(service.warm), "  ", FAINT, width)
@@ -138,18 +153,26 @@ def _service(service: picture.ServiceRow, width: int) -> Iterator[Line]:
     if service.hold:
         yield from _folded(f"on hold: {service.hold}", "  ", BUSY, width)
     active = (service.live.release, service.live.slot) if service.live else None
-    hidden, compact = 0, service.state == "stopped"
+    hidden, compact = 0, service.state == "stopped" and not whole
     for replica in service.replicas:
         shown = [
-            row for row in replica.ranks if row.problem or row.progress or not (compact or row.exit_code in ENDED_WELL)
+            row
+            for row in replica.ranks
+            if whole or row.problem or row.progress or not (compact or row.exit_code in ENDED_WELL)
         ]
         hidden += len(replica.ranks) - len(shown)
         if shown:
             yield from _replica(replica, shown, active, width)
     if hidden:
-        yield from _folded(f"and {hidden} stopped, which --json lists", "  ", FAINT, width)
-    for event in () if compact else service.events:
+        yield from _folded(f"and {hidden} stopped: sparkops status {service.name}", "  ", FAINT, width)
+    for event in service.events if whole or _is_news(service) else ():
         yield from _folded(event, "  ", FAINT, width)
+
+
+def _is_news(service: picture.ServiceRow) -> bool:
+    """Return whether the last events of a service are shown: not those of a change that ended long ago."""
+    recent = service.event_age_s is not None and service.event_age_s < NEWS_S
+    return service.state != "stopped" and bool(service.swap or service.warm or recent)
 
 
 def _swap(swap: picture.SwapRow, service: str, width: int) -> Iterator[Line]:
@@ -186,6 +209,10 @@ def _replica(
 
 
 def _rank(rank: picture.RankRow) -> Sequence[str | Cell]:
+    if rank.source is not Source.SEEN:
+        color = COLORS.get(rank.health, FAINT)
+        how = "not read, no report" if rank.source is Source.UNKNOWN else f"{rank.health}, as its guard reports"
+        return rank.node, (rank.state, color), "up -", "port -", (how, color)
     color = COLORS[rank.health] if rank.exit_code is None else BAD if rank.problem else FAINT
     state = rank.state if rank.exit_code is None else f"{rank.state} ({rank.exit_code})"
     return rank.node, (state, color), f"up {age(rank.up_s)}", f"port {rank.port}", (rank.stage or "-", color)

@@ -30,7 +30,7 @@ def test_init_reads_this_machine_and_lets_doctor_look_at_it(sparkops: Sparkops) 
     ran = sparkops("init")
 
     assert ran.code == 1  # as doctor ends
-    assert ran.err.startswith("wrote inventory.yaml\nlocal: ")
+    assert "wrote inventory.yaml\nlocal: " in ran.err
     assert "GiB of memory" in ran.err
     assert "local          unreachable" in ran.out
     assert {name: node.transport for name, node in inventory.load(Path("inventory.yaml")).nodes.items()} == {
@@ -58,7 +58,8 @@ def test_init_names_nodes_that_it_cannot_reach_and_writes_all_where_it_reaches_n
     assert "spark-2: cannot connect to nvidia@spark.invalid:22: unknown address" in ran.err
     assert "next: Correct the address of spark-2 in fleet.yaml." in ran.err
     assert ran.err.endswith(
-        "no node could be read; the inventory lists all of them\n  next: sparkops node trust, then sparkops doctor\n"
+        "not read: spark-1, spark-2; fleet.yaml lists all nodes, not checked\n"
+        "  next: sparkops init 127.0.0.2 spark.invalid reads all again\n"
     )
     fleet = inventory.load(Path("fleet.yaml"))
     assert {name: (node.address, node.user, node.gpu) for name, node in fleet.nodes.items()} == {
@@ -67,6 +68,14 @@ def test_init_names_nodes_that_it_cannot_reach_and_writes_all_where_it_reaches_n
     }
     assert fleet.gateway
     assert fleet.gateway.url(8000) == "http://127.0.0.2:8000/v1"
+
+
+def test_init_reads_a_user_before_an_address_as_ssh_does(sparkops: Sparkops) -> None:
+    ran = sparkops("init", "--user", "nvidia", "ops@127.0.0.2", "127.0.0.3")
+
+    assert "spark-1: cannot connect to ops@127.0.0.2:22: " in ran.err
+    nodes = inventory.load(Path("inventory.yaml")).nodes.values()
+    assert [(node.address, node.user) for node in nodes] == [("127.0.0.2", "ops"), ("127.0.0.3", "nvidia")]
 
 
 def ssh_config(server: SshServer, key: paramiko.PKey) -> None:
@@ -91,6 +100,10 @@ def test_init_reaches_a_node_as_the_users_own_ssh_and_leaves_out_another(sparkop
     assert ran.code == 1
     assert f"spark-2: pinned in {Path('known_hosts').absolute()}\n" in ran.err
     assert "  # spark-1: {address: 127.0.0.2" in text
+    assert ran.err.endswith(
+        "not read: spark-1; inventory.yaml has them as comments\n"
+        "  next: sparkops init 127.0.0.2 spark reads all again\n"
+    )
     assert "GiB of memory" in text
     assert list(fleet.nodes) == ["spark-2"]
     node = fleet.nodes["spark-2"]
@@ -183,6 +196,7 @@ def test_init_pins_no_key_without_an_answer(sparkops: Sparkops) -> None:
     assert ran.code == 1
     assert "no terminal to confirm on: spark-1: " in ran.err
     assert "  next: Pass --yes.\n" in ran.err
+    assert ran.err.endswith("  next: sparkops init spark reads all again\n")
     assert not Path("known_hosts").exists()
 
 
@@ -190,7 +204,7 @@ def test_init_replaces_the_sample_that_comes_with_the_sources(sparkops: Sparkops
     sample = ROOT / "inventory.yaml"
     Path("inventory.yaml").write_bytes(sample.read_bytes())
 
-    assert sparkops("init", "127.0.0.2").err.endswith("next: sparkops node trust, then sparkops doctor\n")
+    assert sparkops("init", "127.0.0.2").err.endswith("next: sparkops init 127.0.0.2 reads all again\n")
     assert "127.0.0.2" in Path("inventory.yaml").read_text()
 
 

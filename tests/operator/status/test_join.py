@@ -343,7 +343,13 @@ def test_a_container_that_starts_again_and_again_is_drift() -> None:
     name = container(rank()).name
 
     assert ranks(report(Health.STARTING, state="restarting")).drift == [
-        Drift(code="RESTARTING", node="n1", detail=f"{name} is in a restart loop", next_step="sparkops logs chat")
+        Drift(
+            code="RESTARTING",
+            node="n1",
+            detail=f"{name} is in a restart loop",
+            next_step="sparkops logs chat",
+            service="chat",
+        )
     ]
 
 

@@ -44,6 +44,9 @@ BUSY = 'vllm:num_requests_running{engine="0"} 2.0\nvllm:generation_tokens_total{
 LOG = "2026-11-21T00:00:01.0Z (EngineCore pid=1) INFO 11-21 00:00:01 [core.py:1] Initializing a V1 LLM engine\n"
 DOCKER = """#!/bin/sh
 echo "$*" >> {here}/ran
+case "$*" in
+*sparkops.node*) cat {here}/node; exit ;;
+esac
 case "$1 $2" in
 "ps "*) cat {here}/ps; exit $(cat {here}/code) ;;
 "inspect "*) cat {here}/inspects; cat {here}/gone >&2; test ! -s {here}/gone ;;
@@ -102,7 +105,7 @@ class Docker:
 
     def __init__(self, here: Path) -> None:
         self.here = here
-        for name in ("ps", "inspects", "gone", "log", "ran"):
+        for name in ("ps", "inspects", "gone", "log", "ran", "node"):
             (here / name).write_text("")
         for name, container in (("absent", "gateway"), ("gateway", "gateway"), ("guard", "guard")):
             (here / name).write_text(f"Error response from daemon: No such container: sparkops-{container}\n")
@@ -116,9 +119,9 @@ class Docker:
         (self.here / "ps").write_text("".join(f"{container['Id']}\n" for container in containers))
         (self.here / "inspects").write_text("".join(f"{json.dumps(container)}\n" for container in containers))
 
-    def report(self, *, at_gateway: bool = False) -> NodeReport:
+    def report(self) -> NodeReport:
         """Read this machine."""
-        command = python(programs.load_survey(), request(at_gateway=at_gateway))
+        command = python(programs.load_survey(), request())
         return read("n1", LocalNode("n1").run(command).stdout)
 
     @property
@@ -219,7 +222,7 @@ def test_a_stopped_engine_and_a_further_rank_are_not_asked(docker: Docker) -> No
 def test_a_docker_that_listens_on_its_socket_is_read_without_its_program(docker: Docker) -> None:
     with docker_socket(docker.here / "docker.sock") as daemon, engine(CAPTURED.read_text()) as port:
         daemon.inspects, daemon.names, daemon.gone = [chat("c", port)], ["other"], ["removed"]
-        report = docker.report(at_gateway=True)
+        report = docker.report()
 
     assert [(rank.container.name, rank.health) for rank in report.ranks] == [("c", Health.OK)]
     assert (report.gateway, report.states, docker.ran) == (None, (), [])
@@ -228,7 +231,7 @@ def test_a_docker_that_listens_on_its_socket_is_read_without_its_program(docker:
 def test_gateway_and_guard_are_asked_where_docker_lists_them(docker: Docker) -> None:
     with docker_socket(docker.here / "docker.sock") as daemon:
         daemon.names = ["sparkops-gateway", "sparkops-guard"]
-        docker.report(at_gateway=True)
+        docker.report()
 
     assert docker.ran == ["exec", "exec"]
 
@@ -275,11 +278,11 @@ def test_a_node_without_docker_says_so(docker: Docker, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", str(tools))
 
     with pytest.raises(NotReady, match="Docker is not installed"):
-        docker.report(at_gateway=True)
+        docker.report()
 
 
 def test_a_node_without_gateway_and_guard_is_no_error(docker: Docker) -> None:
-    report = docker.report(at_gateway=True)
+    report = docker.report()
 
     assert (report.gateway, report.states) == (None, ())
 
@@ -298,7 +301,7 @@ def test_a_stopped_guard_hides_neither_its_node_nor_engines_and_gateway(docker: 
     (docker.here / "guard").write_text(STOPPED)
     with engine(CAPTURED.read_text()) as port:
         docker.has(chat("c", port))
-        report = docker.report(at_gateway=True)
+        report = docker.report()
 
     assert [(rank.container.name, rank.health) for rank in report.ranks] == [("c", Health.OK)]
     assert report.host.memory_total_gib > 0
@@ -320,7 +323,7 @@ def test_the_exit_code_of_status_names_a_guard_that_cannot_be_read(
     fleet = inventory.load(file)
 
     with closing(Reader(fleet, fleet.nodes)) as reader, pytest.raises(typer.Exit) as ended:
-        show(Settings(file, verbose=False), reader, reader.read(), json=False)
+        show(Settings(file, verbose=False), reader, reader.read(), None, json=False)
 
     out = capsys.readouterr().out
     assert ended.value.exit_code == code
@@ -328,18 +331,20 @@ def test_the_exit_code_of_status_names_a_guard_that_cannot_be_read(
     assert "no service known: not every node could be read" in out
 
 
-@pytest.mark.parametrize("at_gateway", [True, False])
-def test_a_guard_reports_every_service_that_it_leads(docker: Docker, *, at_gateway: bool) -> None:
+def test_a_guard_reports_every_service_that_it_leads(docker: Docker) -> None:
     peer = Peer(docker.here / "peer", "n1", ("n1",))
     peer.directory.mkdir()
     journals = [Journal(name, "n1", active=deployed(f"{name}-1")) for name in ("chat", "code")]
-    for journal in (*journals, Journal("search", "n2", active=deployed("search-1"))):
+    search = Journal("search", "n2", active=deployed("search-1"), revision=1)
+    for journal in (*journals, search):
         peer.write(journal)
 
-    report = docker.report(at_gateway=at_gateway)
+    report = docker.report()
 
     assert [state.journal for state in report.states] == journals
-    assert report.events["chat"] == [next(replies.lines(event)) for event in peer.events("chat")]
+    assert report.copies == (search,)
+    texts = [event.text for event in report.events["chat"]]
+    assert texts == [next(replies.lines(event)) for event in peer.events("chat")]
     assert [question["service"] for question in peer.requests("state")] == ["chat", "code", "search"]
 
 
@@ -371,7 +376,7 @@ def test_a_question_that_docker_could_not_begin_is_repeated(docker: Docker) -> N
     file.write_text("nodes:\n  n1: {transport: local}\ngateway: {node: n1, address: 127.0.0.1}\n")
 
     fleet = inventory.load(file)
-    with closing(Reader(fleet, fleet.nodes, fleet.gateway)) as reader:
+    with closing(Reader(fleet, fleet.nodes)) as reader:
         report = reported("n1", reader.read()["n1"])
 
     assert isinstance(report, NodeReport)

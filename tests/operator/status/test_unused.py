@@ -30,7 +30,7 @@ def read_without_python(tmp_path: Path) -> str | SparkopsError:
     file = tmp_path / "inventory.yaml"
     file.write_text("nodes:\n  n1: {transport: local}\ngateway: {node: n1, address: 127.0.0.1}\n")
     fleet = inventory.load(file)
-    reader = Reader(fleet, fleet.nodes, fleet.gateway, report=str(tmp_path / "status.sock"))
+    reader = Reader(fleet, fleet.nodes, report=str(tmp_path / "status.sock"))
     reader.docker = str(tmp_path / "docker.sock")
     with closing(reader):
         return reader.read()["n1"]

@@ -19,6 +19,7 @@ from sparkops.operator.status.picture import (
     RankRow,
     ReplicaRow,
     ServiceRow,
+    Source,
     Status,
     SwapRow,
     WarmRow,
@@ -218,7 +219,7 @@ def test_a_container_that_was_stopped_is_counted() -> None:
 
     shown = texts(Status(nodes=[], services=[replace(SERVICE, replicas=replicas)], drift=[]))
 
-    assert "  and 1 stopped, which --json lists" in shown
+    assert "  and 1 stopped: sparkops status qwen3.5-122b" in shown
     assert not [line for line in shown if OLD in line]
 
 
@@ -231,18 +232,59 @@ def test_an_engine_that_waits_for_its_next_start_is_shown_with_what_it_waits_for
     assert "      waiting for the load of agent" in shown
 
 
-def test_a_stopped_service_is_shown_last_in_two_lines() -> None:
+def test_a_stopped_service_is_shown_last_with_what_starts_it() -> None:
     attempts = [rank(**IDLE, state="exited", exit_code=1, health=Health.NONE) for _ in range(4)]
     replicas = [ReplicaRow(release=f"r{number}", slot="blue", ranks=[row]) for number, row in enumerate(attempts)]
     stopped = replace(SERVICE, name="a-chat", state="stopped", live=None, swap=None, replicas=replicas)
+    stopped = replace(stopped, next_step="sparkops restart a-chat")
 
     shown = texts(Status(nodes=[], services=[stopped, SERVICE], drift=[]))
 
     assert shown.index("qwen3.5-122b  degraded  http://192.168.1.11:8000/v1") < shown.index("") + 2
-    assert shown[-2:] == [
+    assert shown[-3:] == [
         "a-chat  stopped  http://192.168.1.11:8000/v1",
-        "  and 4 stopped, which --json lists",
+        "  next: sparkops restart a-chat",
+        "  and 4 stopped: sparkops status a-chat",
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "news"),
+    [
+        ({"swap": SWAP, "event_age_s": 3600.0}, True),
+        ({"warm": WarmRow(release=OLD, until=None), "event_age_s": 3600.0}, True),
+        ({"event_age_s": 599.0}, True),
+        ({"event_age_s": 601.0}, False),
+    ],
+    ids=["in progress", "warm", "ten minutes", "later"],
+)
+def test_the_phases_of_a_change_are_shown_while_they_are_news_and_always_of_one_service(
+    changes: dict[str, Any], *, news: bool
+) -> None:
+    stopped = rank(**IDLE, state="exited", exit_code=143, health=Health.NONE)
+    replicas = [*SERVICE.replicas, ReplicaRow(release="older", slot="blue", ranks=[stopped])]
+    service = replace(SERVICE, **{"swap": None, "replicas": replicas, **changes})
+    status = Status(nodes=[], services=[service], drift=[])
+    detailed = ["".join(text for text, _ in line) for line in lines(status, whole=True)]
+
+    assert (f"  {SERVICE.events[0]}" in texts(status)) is news
+    assert f"  {SERVICE.events[0]}" in detailed
+    assert [line for line in texts(status) if "older" in line] == []
+    assert "  blue   older  age -" in detailed
+
+
+def test_a_container_of_a_node_that_was_not_read_is_shown_as_reported_or_unknown() -> None:
+    changes: dict[str, Any] = {**IDLE, "up_s": None, "port": 0}
+    reported = rank("spark-2", **changes, source=Source.REPORTED)
+    unknown = rank("spark-3", **{**changes, "state": "unknown", "health": Health.UNKNOWN}, source=Source.UNKNOWN)
+    service = replace(SERVICE, unread="spark-2 cannot be read from here", swap=None)
+    service = replace(service, replicas=[ReplicaRow(release=OLD, slot="blue", ranks=[reported, unknown])])
+
+    shown = texts(Status(nodes=[], services=[service], drift=[]))
+
+    assert "  spark-2 cannot be read from here" in shown
+    assert "    spark-2  running  up -  port -  ok, as its guard reports" in shown
+    assert "    spark-3  unknown  up -  port -  not read, no report" in shown
 
 
 def test_a_release_in_both_slots_is_active_in_one() -> None:

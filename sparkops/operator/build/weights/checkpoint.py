@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops import foreign
+from sparkops.command import quote
 from sparkops.config.model import GGUF, parts
 from sparkops.node.program import parsed
 
@@ -113,6 +114,10 @@ class ModelDirectory:
     user: int
     group: int
     checkpoints: Mapping[str, Checkpoint]
+
+    def creation(self, where: str) -> str:
+        """Return the command that creates the directory at this path for the SSH user."""
+        return f"sudo install -d -o {self.user} -g {self.group} {quote(where)}"
 
 
 def parse(text: str) -> ModelDirectory:

@@ -50,7 +50,7 @@ def room(member: Member, *paths: str) -> ModelDirectory:
     directory, where = look(member, paths), model_dir(member.config)
     if not directory.writable:
         what = "cannot be written to" if directory.exists else "does not exist"
-        step = f"On {member.name}: sudo install -d -o {directory.user} -g {directory.group} {where}"
+        step = f"On {member.name}: {directory.creation(where)}"
         raise NotReady(member.name, f"the model directory {where} {what}", next_step=step)
     return directory
 

@@ -10,7 +10,7 @@ from functools import partial
 from sparkops import names
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
-from sparkops.errors import CommandFailed, ConnectionLost, PlanRefused
+from sparkops.errors import CommandFailed, ConnectionLost
 from sparkops.node.agents import commands
 from sparkops.node.agents.container import answered
 from sparkops.node.agents.replaceable import guard_version
@@ -76,6 +76,7 @@ def changes(connected: Connected, specs: AgentSpecs) -> tuple[Change, ...]:
 
     Raises NodeError, and PlanRefused where the inventory does not name a node that a service needs.
     """
+    connected.all(membership.require_name)
     _require_nodes(connected, specs.gateway.settings.node)
     by_node = connected.all(lambda member: tuple(_changes(member, specs)))
     return tuple(change for node in by_node.values() for change in node)
@@ -85,8 +86,6 @@ def _changes(member: Member, specs: AgentSpecs) -> Iterator[Change]:
     """Yield the differences of a node's guard, and of the gateway if this is its node."""
     guard = _guard(member, specs.guard)
     container = _container(member, guard)
-    if container and container.running:
-        _require_name(member, container.labels.get(commands.NODE_LABEL, member.name))
     differing = tuple(of_container(member.name, GUARD, container, guard.labels))
     yield from differing
     if not differing and not _reaches(member):
@@ -108,20 +107,6 @@ def _container(member: Member, agent: Agent) -> AgentContainer | None:
         return None
     state = inspect["State"]
     return AgentContainer(inspect["Config"]["Labels"], state["Running"] and not state["Restarting"])
-
-
-def _require_name(member: Member, name: str) -> None:
-    """Raise PlanRefused if a guard leads or runs services under another name of its node: it would lose them."""
-    if name == member.name:
-        return
-    with connect_guard(member) as guard:
-        journals = [guard.state(service).journal for service in guard.services()]
-    if led := [journal.service for journal in journals if journal.leader == name and journal.deployments]:
-        problem = f"{member.name}: its guard leads {', '.join(led)} under the node's former name {name}"
-        step = f"Rename it back to {name} in the inventory, run `sparkops stop {led[0]}`, then rename it."
-        raise PlanRefused(problem, next_step=step)
-    if run := [journal.service for journal in journals if name in needed_nodes(journal, {name})]:
-        raise unnamed(run[0], name)
 
 
 def _require_nodes(connected: Connected, leader: str) -> None:

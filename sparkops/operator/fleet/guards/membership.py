@@ -12,14 +12,17 @@ from typing import Any
 
 from sparkops.config.inventory import Fleet
 from sparkops.errors import PlanRefused
+from sparkops.names import NODE_LABEL
 from sparkops.node import host
-from sparkops.node.agents.commands import PEER_PORT
+from sparkops.node.agents.commands import CONTAINER, PEER_PORT
 from sparkops.node.docker.commands import host_paths
 from sparkops.node.member import Member
 from sparkops.operator.fleet.connected import Connected
-from sparkops.operator.fleet.guards import leases
-from sparkops.operator.fleet.guards.leader import Leader, connect_guard, leading
+from sparkops.operator.fleet.guards import leases, mismatch
+from sparkops.operator.fleet.guards.leader import GuardConnection, Leader, connect_guard, leading
+from sparkops.operator.fleet.guards.mismatch import Mismatch
 from sparkops.operator.fleet.parallel import all_or_raise, on_each
+from sparkops.serving.service_state import needed_nodes
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,36 @@ def require_leader(connected: Connected, gateway: str) -> None:
     gateway_terms = terms.pop(gateway, {})
     for node, led in terms.items():
         if services := sorted(service for service, term in led.items() if term >= gateway_terms.get(service, 0)):
-            problem = f"{node} leads {', '.join(services)}: gateway.node is {gateway}, expected {node}"
-            step = f"Correct the inventory; if the gateway on {node} is lost: sparkops gateway rebuild {gateway}"
-            raise PlanRefused(problem, next_step=step)
+            raise _refused(mismatch.gateway_node(gateway, node, services))
+
+
+def require_inventory(connected: Connected, gateway: str, guard: GuardConnection) -> None:
+    """Raise PlanRefused where the inventory calls a node otherwise than the fleet, or names another gateway's node.
+
+    `guard`: the one beside `gateway`. Every plan and next step would be about the wrong nodes.
+    """
+    connected.all(require_name)
+    if not leases.guarded(connected.member(gateway)):
+        require_leader(connected, gateway)
+    elif (leader := guard.copies(lambda reply: str(reply["leader"]))) not in ("", gateway):
+        raise _refused(mismatch.gateway_node(gateway, leader))
+
+
+def require_name(member: Member) -> None:
+    """Raise PlanRefused if a guard leads or runs services under another name of its node: it would lose them."""
+    container = member.engine.container(CONTAINER)
+    name = (container["Config"]["Labels"] or {}).get(NODE_LABEL, member.name) if container else member.name
+    if container is None or not container["State"]["Running"] or name == member.name:
+        return
+    with connect_guard(member) as guard:
+        journals = [guard.state(service).journal for service in guard.services()]
+    led = [journal.service for journal in journals if journal.leader == name and journal.deployments]
+    if led or any(name in needed_nodes(journal, {name}) for journal in journals):
+        raise _refused(mismatch.node_name(member.name, name), member.name)
+
+
+def _refused(found: Mismatch, node: str = "") -> PlanRefused:
+    return PlanRefused(f"{node}: {found.problem}" if node else found.problem, next_step=found.next_step)
 
 
 def _terms(member: Member) -> Mapping[str, int]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 
 from sparkops import __version__
 from sparkops.command import Command
+from sparkops.errors import UsageError
 from sparkops.names import counted
 from sparkops.node.host import HostFacts
 from sparkops.operator.fleet.network.facts import NodeFabric
@@ -57,6 +59,10 @@ class Discovered:
     machine: MachineFacts
     fabric: NodeFabric
     models: Models | None
+    fleet_name: str = ""
+    """How the guards of a running fleet call it; empty before its first deploy."""
+    leaders: frozenset[str] = frozenset()
+    """The nodes that lead the services of its fleet, as its guard knows them."""
 
     @property
     def gpu(self) -> str:
@@ -91,10 +97,29 @@ def parse(text: str) -> Models | None:
     return max(directories, key=lambda models: (models.count, models.writable), default=None)
 
 
+def names(drafted: Sequence[str], known: Mapping[str, Discovered]) -> dict[str, str]:
+    """Return the name of each drafted node: as its fleet calls it, else the drafted one, or the next that is free.
+
+    Raises UsageError where two nodes have one name in their fleets.
+    """
+    given = {name: node.fleet_name for name, node in known.items() if node.fleet_name}
+    for name, fleet_name in given.items():
+        if twice := [other for other, same in given.items() if same == fleet_name and other != name]:
+            problem = f"{name} and {twice[0]}: the guards of both call their node {fleet_name}"
+            raise UsageError(problem, next_step="Name each node once, and only nodes of one fleet.")
+    taken = set(given.values())
+    result = dict[str, str]()
+    for name in drafted:
+        candidates = chain((name,), (f"spark-{number}" for number in count(1)))
+        result[name] = given.get(name) or next(item for item in candidates if item not in taken)
+        taken.add(result[name])
+    return result
+
+
 def inventory(routes: Mapping[str, Mapping[str, str]], known: Mapping[str, Discovered], lost: Mapping[str, str]) -> str:
     """Return the text of an inventory: how each node is reached, and its facts or why they are missing.
 
-    Nodes without facts are comments, unless no node has any.
+    Nodes without facts are comments, unless no node has any. The gateway is on the node that leads, or on the first.
     """
     nodes = {name: {**route, **_stated(known.get(name))} for name, route in routes.items()}
     usual = {key: _most_frequent(nodes[name].get(key) for name in known or routes) for key in SHARED}
@@ -105,7 +130,15 @@ def inventory(routes: Mapping[str, Mapping[str, str]], known: Mapping[str, Disco
         mark = "# " if known and name not in known else ""
         remark = " ".join(str(known.get(name) or lost.get(name, "not read")).split())
         lines.append(f"  {mark}{name}: {_flow(own)}  # {remark}")
-    return "\n".join([*lines, _gateway(next(iter(known or routes)), nodes)]) + "\n"
+    leaders = sorted({leader for node in known.values() for leader in node.leaders})
+    place = next((leader for leader in leaders if leader in known), next(iter(known or routes)))
+    lines.append(_gateway(place, nodes) if place in leaders or not leaders else _absent(leaders[0]))
+    return "\n".join(lines) + "\n"
+
+
+def _absent(leader: str) -> str:
+    """Return the line for a fleet whose gateway is on a node that was not read."""
+    return f"# gateway: {{node: {leader}, port: 8000}}  # {leader} leads this fleet: name its address too"
 
 
 def _stated(node: Discovered | None) -> dict[str, str]:

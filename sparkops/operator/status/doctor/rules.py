@@ -28,6 +28,7 @@ from sparkops.operator.fleet.network import checks, environment, links, topology
 from sparkops.operator.fleet.network.facts import Device, NodeFabric
 from sparkops.operator.fleet.network.links import Link
 from sparkops.operator.fleet.network.topology import Pair
+from sparkops.operator.status import join
 from sparkops.operator.status.doctor import repairs
 from sparkops.operator.status.doctor.diagnosis import DeviceRow, Diagnosis, EndRow, LinkRow, NodeHealth, PairRow
 from sparkops.operator.status.doctor.facts import NodeFacts
@@ -74,6 +75,10 @@ def rule(
     )
 
 
+GATEWAY_NODE = Kind(
+    join.GATEWAY_NODE, "A deploy would start a second leader, and other next steps may name the wrong node."
+)
+NODE_NAME = Kind(join.NODE_NAME, "The journals name the node otherwise: other next steps may name the wrong node.")
 UNREACHABLE = Kind("UNREACHABLE", "sparkops needs SSH and Docker to deploy to a node, read it or repair it.")
 
 NEEDS_OPERATOR = Kind(
@@ -366,6 +371,14 @@ def disk(node: NodeFacts) -> Iterator[Seen]:
         yield Seen(problem, "sparkops prune --dry-run; docker system df lists other data")
 
 
+@rule()
+def no_model_dir(node: NodeFacts) -> Iterator[Seen]:
+    """Weights are downloaded and read there; an engine on the node cannot start without it."""
+    if isinstance(node.weights, ModelDirectory) and not node.weights.exists:
+        where = model_dir(node.config)
+        yield Seen(f"the model directory {where} does not exist", node.weights.creation(where))
+
+
 @rule(WARNING)
 def weights_unread(node: NodeFacts) -> Iterator[Seen]:
     """A deploy verifies the weights first, and fails the same way."""
@@ -472,6 +485,7 @@ FIRMWARE = Kind("FIRMWARE", "The vendor does not test links between different fi
 HUB_LOGIN = Kind("HUB_LOGIN", "Without a valid token the hub refuses gated models, and may answer 416 for public ones.")
 
 AREAS: Mapping[str, Sequence[Kind]] = {
+    "inventory": (GATEWAY_NODE, NODE_NAME),
     "access": (UNREACHABLE,),
     "services": (NEEDS_OPERATOR, *WATCHED, GATEWAY_DOWN, GATEWAY_CLOSED, STATUS_FAILED),
     "guards": (GUARD_DOWN, GUARD_SILENT, GUARD_NOT_REACHED, CORDONED, CORDON_UNREAD),
@@ -486,7 +500,7 @@ AREAS: Mapping[str, Sequence[Kind]] = {
         *(kernel_rdma, links.SAME_SUBNET, links.NO_PEER, links.CROSSED, links.HALF_PORT, checks.SLOW_LINK, FIRMWARE),
         checks.NO_PING,
     ),
-    "disk": (disk, weights_unread, weights_twice),
+    "disk": (no_model_dir, disk, weights_unread, weights_twice),
     "versions": (DRIVERS, KERNELS),
     "clock": (clock,),
     "hub": (HUB_LOGIN,),
@@ -648,10 +662,11 @@ def _unread(kind: Kind, node: str, error: SparkopsError) -> Finding:
 
 
 def unresolved(drift: Sequence[Drift]) -> Iterator[Finding]:
-    """Yield the services that need an operator, with the next step that status shows."""
+    """Yield what an operator must decide, with the next step that status shows: services, and a wrong inventory."""
+    kinds = {kind.code: kind for kind in (GATEWAY_NODE, NODE_NAME, NEEDS_OPERATOR)}
     for row in drift:
-        if row.code == NEEDS_OPERATOR.code:
-            yield NEEDS_OPERATOR.at(row.node, row.detail, row.next_step)
+        if kind := kinds.get(row.code):
+            yield kind.at(row.node, row.detail, row.next_step)
 
 
 def watched(found: Sequence[EngineFinding]) -> Iterator[Finding]:

@@ -67,7 +67,7 @@ def diagnose(
         for pair, ranks in topology.pairs_to_test(joined)
         for finding in preflight.run(connected, ranks, pair.facts, report=report)
     ]
-    with closing(Reader(fleet, connected.members, fleet.gateway)) as reader:
+    with closing(Reader(fleet, connected.members)) as reader:
         read = {name: reported(name, outcome) for name, outcome in reader.read().items()}
     reports: dict[str, NodeReport | SparkopsError] = {**connected.unreachable, **read}
     status = join(list(results), reports, fleet.gateway)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparkops.node.network.finding import Severity
+from sparkops.operator.status.doctor import rules
 from sparkops.operator.status.doctor.diagnosis import DeviceRow, Diagnosis, NodeHealth, PairRow
 from sparkops.operator.status.doctor.rules import AREAS, KINDS, urgency
 from sparkops.operator.status.merging import Block, Notice, merge
 
+AREAS_OF_FLEET = ("services", "guards")
+"""Areas of which nothing is known on a node that was not read."""
+HIDING = {rules.GUARD_DOWN.code, rules.GUARD_SILENT.code, rules.STATUS_FAILED.code}
+"""Codes of findings that hide what a node has of these areas."""
 ROOT = "sudo "
 """Precedes each command of a next step that needs root."""
 
@@ -74,10 +79,18 @@ def _root_steps(blocks: Sequence[Block]) -> Iterator[str]:
 def _verdict(diagnosis: Diagnosis, blocks: Sequence[Block]) -> Iterator[str]:
     """Yield the areas without findings in one line, and the number of problems and warnings."""
     found = {block.code for block in blocks}
-    fine = [area for area, kinds in AREAS.items() if found.isdisjoint(kind.code for kind in kinds)]
+    read = [node.name for node in diagnosis.nodes if node.reachable]
+    unread = [node.name for node in diagnosis.nodes if not node.reachable]
+    unknown = AREAS_OF_FLEET if unread or found & HIDING else ()
+    fine = [
+        area for area, kinds in AREAS.items() if area not in unknown and found.isdisjoint(kind.code for kind in kinds)
+    ]
     yield ""
-    if fine and any(node.reachable for node in diagnosis.nodes):
-        yield f"no findings about {', '.join(fine)}"
+    if fine and read:
+        yield f"no findings about {', '.join(fine)}" + (f" on {', '.join(read)}" if unread else "")
+    if unknown:
+        where = f" of {', '.join(unread)}" if unread else ""
+        yield f"unknown{where}: {' and '.join(unknown)}; `sparkops status` shows what the fleet reports"
     counts = {severity: sum(len(block.problems) for block in blocks if block.kind == severity) for severity in Severity}
     total = ", ".join(
         f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in counts.items() if number

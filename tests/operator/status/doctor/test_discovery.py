@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkops.config import inventory
+from sparkops.errors import UsageError
 from sparkops.node.host import HostFacts
 from sparkops.operator.fleet.network.facts import parse_fabric
 from sparkops.operator.status.doctor import discovery
@@ -43,6 +44,29 @@ def test_the_inventory_has_what_was_read_and_names_what_was_not(tmp_path: Path) 
     assert fleet.nodes["spark-3"].port == 2222
     assert fleet.gateway
     assert fleet.gateway.node == "spark-1"
+
+
+def test_names_and_gateway_are_those_of_a_fleet_that_runs() -> None:
+    drafted = ("spark-1", "spark-2", "spark-3")
+    first, second = (replace(SPARK, fleet_name=name, leaders=frozenset({"spark-1"})) for name in ("node-7", "spark-1"))
+    known = {"spark-1": first, "spark-2": second, "spark-3": SPARK}
+
+    names = discovery.names(drafted, known)
+
+    assert names == {"spark-1": "node-7", "spark-2": "spark-1", "spark-3": "spark-3"}
+    assert discovery.names(drafted, {"spark-3": second})["spark-1"] == "spark-2"
+    renamed = {names[name]: node for name, node in known.items()}
+    routes = {names[name]: route for name, route in ROUTES.items()}
+    assert "\ngateway: {node: spark-1, port: 8000}" in discovery.inventory(routes, renamed, {})
+    alone = discovery.inventory(routes, {"node-7": first}, {"spark-1": "no answer"})
+    assert "\n# gateway: {node: spark-1, port: 8000}  # spark-1 leads this fleet" in alone
+
+
+def test_two_nodes_of_one_name_are_of_two_fleets_or_the_same() -> None:
+    twice = replace(SPARK, fleet_name="node-1")
+
+    with pytest.raises(UsageError, match="spark-1 and spark-2: the guards of both call their node node-1"):
+        discovery.names(("spark-1", "spark-2"), {"spark-1": twice, "spark-2": twice})
 
 
 def test_the_gateway_is_on_the_first_node_that_was_read() -> None:

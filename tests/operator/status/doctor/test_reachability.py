@@ -11,6 +11,7 @@ import pytest
 from sparkops.errors import ConnectionLost, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts
 from sparkops.node.network.finding import Finding, Severity
+from sparkops.operator.build.weights.checkpoint import ModelDirectory
 from sparkops.operator.status.doctor import rules
 from sparkops.operator.status.doctor.facts import NodeFacts
 from sparkops.operator.status.observation import NodeReport
@@ -96,6 +97,28 @@ def test_a_service_that_needs_an_operator_is_a_problem_with_the_step_of_status()
 
     expected = ("NEEDS_PERSON", "a", "chat: q does not answer", "sparkops logs chat")
     assert (finding.code, finding.node, finding.problem, finding.next_step) == expected
+
+
+@pytest.mark.parametrize("code", ["GATEWAY_NODE", "NODE_NAME"])
+def test_an_inventory_that_contradicts_the_fleet_is_the_first_problem(node: NodeFacts, code: str) -> None:
+    drift = [Drift(code=code, node="", detail="it is wrong", next_step="Correct it.")]
+    down = replace(node, agents={**RUN, "sparkops-guard": "exited"})
+
+    diagnosis = rules.diagnose({"a": down}, (), [*rules.unresolved(drift)])
+
+    assert [finding.code for finding in diagnosis.findings] == [code, "GUARD_DOWN"]
+    assert (diagnosis.findings[0].problem, diagnosis.findings[0].next_step) == ("it is wrong", "Correct it.")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_model_directory_that_does_not_exist_is_a_problem_with_its_command(node: NodeFacts, *, exists: bool) -> None:
+    directory = ModelDirectory(exists, writable=exists, free=10**12, user=1000, group=100, checkpoints={})
+
+    found_there = [*rules.examine(replace(node, weights=directory))]
+
+    expected = ("the model directory /srv/models does not exist", "sudo install -d -o 1000 -g 100 /srv/models")
+    problems = [(finding.problem, finding.next_step) for finding in found_there if finding.code == "NO_MODEL_DIR"]
+    assert problems == ([] if exists else [expected])
 
 
 def test_a_guard_that_its_leader_does_not_reach_is_a_problem(node: NodeFacts) -> None:

@@ -48,7 +48,8 @@ def test_nodes_pairs_and_findings_each_have_their_lines(tmp_path: Path) -> None:
         "  next: Check that it is on.",
         "  next: And its cable.",
         "",
-        FINE.replace(" access,", ""),
+        FINE.replace(" access,", "").replace(" services, guards,", "") + " on a, b",
+        "unknown of c: services and guards; `sparkops status` shows what the fleet reports",
         "1 problem",
     ]
 
