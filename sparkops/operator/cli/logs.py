@@ -61,7 +61,7 @@ def logs(
     with connect(load_fleet(context.obj), node or (), required=bool(node)) as connected:
         for name, error in connected.unreachable.items():
             say(f"skipping {name}: {error}", fg="yellow")
-        logs_by_mark = _marked(_selected(connected, service, rank, every=every))
+        logs_by_mark = marked(_selected(connected, service, rank, every=every))
         if not logs_by_mark:
             require_service(connected, service)
             which = f"rank {rank} of {service}" if rank is not None else f"container of {service}"
@@ -103,7 +103,7 @@ def served(journals: Sequence[Journal]) -> frozenset[tuple[str, str]]:
     return frozenset(rank.place for release in releases if release for rank in release.ranks)
 
 
-def _marked(containers: Sequence[Container]) -> dict[str, Container]:
+def marked(containers: Sequence[Container]) -> dict[str, Container]:
     """Return containers by what precedes their lines: the node, and the release where there are several."""
     releases = {container.release for container in containers}
     marks = [(item.node, *([item.release, item.slot] if len(releases) > 1 else [])) for item in containers]

@@ -68,10 +68,10 @@ def joined_status(
     """
     reports = {name: reported(name, outcome) for name, outcome in outcomes.items()}
     joined = join(names, reports, gateway)
-    return joined if service is None else _only(joined, service)
+    return joined if service is None else of_service(joined, service)
 
 
-def _only(status: Status, service: str) -> Status:
+def of_service(status: Status, service: str) -> Status:
     """Return a status without the other services. Raises UsageError for an unknown one."""
     known = [row.name for row in status.services]
     if service not in known:

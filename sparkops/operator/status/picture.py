@@ -81,7 +81,8 @@ class RankRow:
     image: str
     """ID of its image, sha256:..."""
     state: str
-    """State in Docker: created, running, restarting, paused, exited or dead; `unknown` if nothing reports it."""
+    """State in Docker: created, running, restarting, paused, exited or dead. Where this client could not read the
+    node: running, exited, absent or `unknown`."""
     stage: str | None
     """Stage of the start, such as `loading weights 40 %`; `serving` afterwards."""
     health: Health

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkops.errors import UsageError
+from sparkops.operator.cli.status_output import of_service
+from sparkops.operator.status.picture import Drift, NodeRow, ServiceRow, Status
 from tests.operator.cli.conftest import Sparkops
 from tests.operator.status.test_read import Docker, give_gpu
 from tests.terminal import terminal
@@ -71,6 +74,24 @@ def test_watch_shows_the_memory_of_gpus_too(tmp_path: Path) -> None:
         shown.until("Ctrl-C to quit")
 
     assert MEMORY_USED in ESCAPE.sub("", shown.shown)
+
+
+CHAT, CODE = (ServiceRow(name=name, url=None, state="healthy", live=None, replicas=[]) for name in ("chat", "code"))
+LOST = NodeRow(name="n2", reachable=False, error="no answer", memory=None)
+DRIFT = [Drift(code="NODE_NAME", node="n1", detail="d"), Drift(code="ORPHAN", node="n1", detail="d", service="code")]
+
+
+def test_one_service_is_shown_without_the_others_but_with_a_wrong_inventory() -> None:
+    shown = of_service(Status(nodes=[LOST], services=[CHAT, CODE], drift=DRIFT), "chat")
+
+    assert (shown.nodes, shown.services, shown.drift) == ([LOST], [CHAT], DRIFT[:1])
+
+
+def test_an_unknown_service_is_answered_with_the_nearest_names_and_the_nodes_that_were_not_read() -> None:
+    with pytest.raises(UsageError, match="no such service: chta; not read: n2") as refused:
+        of_service(Status(nodes=[LOST], services=[CHAT, CODE], drift=[]), "chta")
+
+    assert refused.value.next_step == "Did you mean chat? `sparkops status` lists all."
 
 
 @pytest.mark.usefixtures("docker")

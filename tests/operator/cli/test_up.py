@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ import pytest
 from sparkops.config.release import Rank
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.image import Service
-from tests.examples import RECIPE, release
+from sparkops.operator.cli.logs import marked, served
+from sparkops.swap.journal import Journal
+from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
+from tests.examples import RECIPE, container, release
 from tests.fleet_unit.machine import inspect
 from tests.operator.cli.here import INVENTORY, Here, install
+from tests.operator.deploy.swaps import NEW, OLD, at
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]  # several processes, while other tests have the cores
 
@@ -143,6 +148,97 @@ def test_logs_ask_docker_for_the_lines_since_a_time(installed: Install, options:
     ran = here("logs", "chat", *options)
 
     assert (ran.code, ran.out, ran.err) == (0, "a line of the log\n", "")
+
+
+IN_SWAP = Journal("chat", "n1", active=at(OLD, Slot.BLUE, "n1")).begun(
+    "i", Mode.ACROSS, at(NEW, Slot.GREEN, "n2"), automatic=True
+)
+
+
+def test_logs_are_those_of_the_active_release_and_in_a_swap_of_the_new_one() -> None:
+    old, new = (rank.place for item in IN_SWAP.deployments for rank in item.ranks)
+    warm = replace(IN_SWAP, swap=IN_SWAP.swap and replace(IN_SWAP.swap, phase=Phase.RETIRE))
+    older = Journal("chat", "n3", term=0, active=at(NEW, Slot.GREEN, "n3"))
+
+    assert served([older, IN_SWAP]) == {old, new}
+    assert served([warm]) == {old}
+    assert served([]) == frozenset()
+
+
+def test_lines_of_several_logs_begin_with_node_and_release() -> None:
+    one, other = (container(Rank(of, slot, "n1")) for of, slot in ((OLD, Slot.BLUE), (NEW, Slot.GREEN)))
+    away = replace(one, node="n2")
+
+    assert [*marked([one, away])] == ["n1 | ", "n2 | "]
+    assert [*marked([one, other])] == [f"n1 {OLD.id} blue | ", f"n1 {NEW.id} green | "]
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_logs_leave_out_the_other_releases_unless_they_are_asked_for(installed: Install, *, every: bool) -> None:
+    release_ = release()
+    stopped = Rank(release_, Slot.GREEN, "here")
+    containers = {
+        "q-blue-r0": ENGINE,
+        "q-green-r0": inspect("q-green-r0", stopped.labels, "exited"),
+    }
+    answers = {f'"logs --tail=all {name}"': f"a line of {name}" for name in containers}
+    here = installed(containers=containers, answers=answers)
+    active = Deployment(release_.id, Slot.BLUE, (Replica((RankSpec("here", "q-blue-r0"),)),))
+    here.peer.write(Journal("chat", "here", revision=1, active=active))
+
+    ran = here("logs", "chat", *(["--all"] if every else []))
+
+    assert ran.code == 0, ran.err
+    lines = sorted(ran.out.splitlines())
+    assert lines == (
+        ["here q-blue-r0 | a line of q-blue-r0", "here q-green-r0 | a line of q-green-r0"]
+        if every
+        else ["a line of q-blue-r0"]
+    )
+
+
+WRONG = [
+    ("plan", "q.yaml"),
+    ("deploy", "q.yaml"),
+    ("rollback", "chat"),
+    ("stop", "chat"),
+    ("node", "drain", "here", "--dry-run"),
+]
+
+
+@pytest.mark.parametrize("argv", WRONG, ids=" ".join)
+def test_an_inventory_with_the_wrong_gateway_is_refused_first_with_the_node_that_leads(
+    installed: Install, argv: tuple[str, ...]
+) -> None:
+    here = installed()
+    copies = {"leader": "node-7", "journals": [], "copies": [], "term": 0, "heard_ago_s": 1.0, "problems": []}
+    (here.peer.directory / "copies").write_text(json.dumps(copies))
+
+    ran = here(*argv)
+
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.splitlines() == [
+        "sparkops: node-7 leads this fleet: gateway.node is here, expected node-7",
+        "  next: Set `gateway.node: node-7` in the inventory; if the gateway on node-7 is lost: "
+        "sparkops gateway rebuild here",
+    ]
+    assert not here.peer.requests("intend")
+
+
+@pytest.mark.parametrize("argv", WRONG[:3], ids=" ".join)
+def test_a_gateway_whose_node_is_not_reached_is_named_and_nothing_is_sent(
+    installed: Install, argv: tuple[str, ...]
+) -> None:
+    here = installed()
+    nodes = "nodes:\n  here: {transport: local}\n  away: {address: 127.0.0.9, user: ops, port: 9}\n"
+    (here.directory / "inventory.yaml").write_text(f"{nodes}gateway: {{node: away}}\n")
+
+    ran = here(*argv)
+
+    assert ran.code == 1
+    assert "away: cannot connect to ops@127.0.0.9:9: " in ran.err
+    assert "stopped" not in ran.err
+    assert not here.peer.requests("intend")
 
 
 @pytest.mark.parametrize("options", [["--since", "yesterday"], ["--since", "10 minutes"], ["--since", ""]])

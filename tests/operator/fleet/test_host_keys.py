@@ -8,7 +8,7 @@ import paramiko
 import pytest
 
 from sparkops.errors import ConfigError
-from sparkops.operator.fleet.host_keys import Pins, fingerprint_of
+from sparkops.operator.fleet.host_keys import Pins, fingerprint_of, rename
 
 
 def line(key: paramiko.PKey, *names: str) -> str:
@@ -163,3 +163,18 @@ def test_a_fingerprint_is_what_ssh_keygen_prints() -> None:
     key = paramiko.Ed25519Key(data=bytes.fromhex("0000000b7373682d6564323535313900000020") + bytes(range(32)))
 
     assert fingerprint_of(key) == "SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"
+
+
+def test_the_pins_of_nodes_that_are_renamed_stay(tmp_path: Path, keys: tuple[paramiko.PKey, ...]) -> None:
+    """Two nodes that the fleet calls by the names of each other."""
+    file = tmp_path / "known_hosts"
+    for name, key in zip(("n1", "n2"), keys, strict=True):
+        Pins(name, f"10.0.0.{name[1]}", 22, file).write(key)
+
+    rename(file, {"n1": "n2", "n2": "n1"})
+    rename(tmp_path / "none", {"n1": "n2"})
+
+    assert [Pins(name, "10.0.0.9", 22, file).has(key) for name, key in zip(("n2", "n1"), keys, strict=True)] == [
+        True
+    ] * 2
+    assert not (tmp_path / "none").exists()

@@ -348,6 +348,24 @@ def test_a_guard_reports_every_service_that_it_leads(docker: Docker) -> None:
     assert [question["service"] for question in peer.requests("state")] == ["chat", "code", "search"]
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_node_has_the_name_by_which_its_guard_knows_it(docker: Docker, *, listed: bool) -> None:
+    """Its containers, too: the journals of the fleet name them so."""
+    docker.has(chat("c", status="exited"))
+    (docker.here / "guard").write_text(STOPPED)
+    (docker.here / "node").write_text("node-7\n")
+    if listed:
+        with docker_socket(docker.here / "docker.sock") as daemon:
+            guard = {**inspect("sparkops-guard", {"sparkops.node": "node-7"}, "exited"), "Id": "g"}
+            daemon.inspects = [chat("c", status="exited"), guard]
+            report = docker.report()
+    else:
+        report = docker.report()
+
+    assert (report.name, report.place) == ("n1", "node-7")
+    assert [rank.container.node for rank in report.ranks] == ["node-7"]
+
+
 def test_gpus_are_asked_by_a_command_more(docker: Docker) -> None:
     (docker.here / "inventory.yaml").write_text("nodes:\n  n1: {transport: local}\n")
     give_gpu(docker.here)
