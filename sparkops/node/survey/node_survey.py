@@ -271,12 +271,13 @@ def survey(request: Mapping[str, Any]) -> Facts:
         metrics = request["metrics"]
         engines = pool.map(lambda inspect: engine(inspect, request, lambda port: samples(port, metrics)), inspects)
         nothing = unused(request)
+        asked = guard.result() if guard else nothing["guard"]
         return {
             "host": facts.result(),
             "docker": docker,
             "containers": inspects,
             "engines": list(engines),
             "gateway": gateway.result() if gateway else nothing["gateway"],
-            "guard": guard.result() if guard else nothing["guard"],
-            "node": fleet_name(names, request),
+            "guard": asked,
+            "node": "" if NO_CONTAINER + request["guard"] in asked["errors"] else fleet_name(names, request),
         }

@@ -16,6 +16,7 @@ from sparkops.engines.load import Load
 from sparkops.guard.report.node_report import IDLE_S, REQUESTED_S, Sampler, serve_reports
 from sparkops.node.cordon import Cordon
 from sparkops.node.local import LocalNode
+from sparkops.node.survey.commands import FORMAT
 from sparkops.operator.status.join import join
 from sparkops.operator.status.observation import NodeReport, read, reported
 from sparkops.operator.status.picture import Health
@@ -183,7 +184,7 @@ def test_status_reads_a_node_by_the_report_of_its_guard(node: Node, tmp_path: Pa
     server.server_close()
 
     assert isinstance(text, str)
-    assert json.loads(text)["format"] == 1
+    assert json.loads(text)["format"] == FORMAT
     assert isinstance(reported("n1", text), NodeReport)
 
 

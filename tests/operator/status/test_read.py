@@ -151,12 +151,12 @@ def chat(name: str, port: int = 1, status: str = "running", **labels: str) -> di
     return inspect(name, {f"sparkops.{key}": value for key, value in values.items()}, status)
 
 
-def test_a_node_without_engines_takes_two_docker_commands(docker: Docker) -> None:
+def test_a_node_without_engines_takes_three_docker_commands(docker: Docker) -> None:
     report = docker.report()
 
     assert (report.ranks, report.gateway, report.states) == ((), None, ())
     assert report.host.memory_total_gib > 0
-    assert docker.ran == ["exec", "ps"]
+    assert docker.ran == ["exec", "exec", "ps"]
 
 
 def test_an_idle_engine_is_read_once_and_a_busy_one_twice(docker: Docker) -> None:
@@ -166,7 +166,7 @@ def test_an_idle_engine_is_read_once_and_a_busy_one_twice(docker: Docker) -> Non
 
     assert (first.health, first.stage, first.load, first.rates.tok_s) == (Health.OK, "serving", Load(0, 0, 8), 0.0)
     assert (second.health, second.load, second.rates.tok_s) == (Health.OK, Load(2, 0, 100), 0.0)
-    assert docker.ran == ["exec", "inspect", "ps"]
+    assert docker.ran == ["exec", "exec", "inspect", "ps"]
 
 
 def test_the_figures_of_an_engine_are_read_from_its_metrics(docker: Docker) -> None:
@@ -206,7 +206,7 @@ def test_of_an_engine_that_loads_the_log_says_how_far_it_is(docker: Docker) -> N
 
     assert rank.health is Health.STARTING
     assert rank.stage
-    assert docker.ran == ["exec", "inspect", "logs", "ps"]
+    assert docker.ran == ["exec", "exec", "inspect", "logs", "ps"]
 
 
 def test_a_stopped_engine_and_a_further_rank_are_not_asked(docker: Docker) -> None:
@@ -216,7 +216,7 @@ def test_a_stopped_engine_and_a_further_rank_are_not_asked(docker: Docker) -> No
 
     assert stopped.health is Health.NONE
     assert (second.health, second.stage) == (Health.OK, "rank 1 of 2")
-    assert docker.ran == ["exec", "inspect", "ps"]
+    assert docker.ran == ["exec", "exec", "inspect", "ps"]
 
 
 def test_a_docker_that_listens_on_its_socket_is_read_without_its_program(docker: Docker) -> None:
