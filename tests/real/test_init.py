@@ -30,7 +30,7 @@ def test_two_nodes_and_one_that_is_off_become_an_inventory(nodes: RealFleet, new
 
     assert ran.code == 1, ran.err
     assert f"spark-3: cannot connect to ops@{CLOSED}:22" in ran.err
-    assert ran.err.endswith(f"  next: sparkops init {' '.join(addresses)} {CLOSED} reads all again\n")
+    assert ran.err.endswith(f"  next: sparkops init {' '.join(addresses)} {CLOSED}\n")
     assert {(node.address, node.gpu, node.model_dir) for node in fleet.nodes.values()} == {
         (address, "none", "/srv/models") for address in addresses
     }

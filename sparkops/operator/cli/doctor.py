@@ -14,7 +14,7 @@ from sparkops.operator.build.hub.pull import require_encrypted
 from sparkops.operator.cli.named import load_fleet, read_token
 from sparkops.operator.cli.options import ENDPOINT, JSON, NODES, TOKEN_FILE, YES
 from sparkops.operator.cli.progress import progress
-from sparkops.operator.cli.terminal import confirm, data, data_json, say
+from sparkops.operator.cli.terminal import confirm, data, data_json, folded, say
 from sparkops.operator.fleet.connected import Connected, connect
 from sparkops.operator.status.doctor.bundle import MANIFEST, archive, collect, files
 from sparkops.operator.status.doctor.diagnosis import Diagnosis, FixRow
@@ -69,7 +69,7 @@ def doctor(
     if json:
         data_json(diagnosis.model_dump(mode="json"))
     else:
-        data(text)
+        data(folded(text))
     if not diagnosis.ok:
         raise typer.Exit(1)
 

@@ -109,7 +109,8 @@ def init(
                 say(f"  next: {step}", bold=True)
         kept = "has them as comments" if known else "lists all nodes, not checked"
         say(f"not read: {', '.join(lost)}; {settings.inventory} {kept}", fg="yellow")
-        say(f"  next: {quote('sparkops', 'init', *(addresses or ()))} reads all again", bold=True)
+        options = [*(["--user", user] if user else []), *(["--ssh-key", str(ssh_key)] if ssh_key else [])]
+        say(f"  next: {quote('sparkops', 'init', *options, *(addresses or ()))}", bold=True)
     elif not failed:
         running = any(node.fleet_name for node in known.values())
         say(f"  next: sparkops {'status' if running else 'recipes --fits, then sparkops up RECIPE'}", bold=True)

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -111,6 +112,19 @@ def fitted(lines: Sequence[str]) -> Sequence[str]:
 
 PRINTED: list[object] = []
 """The JSON objects that this call has printed: an error prints none beside them."""
+
+
+def folded(text: str) -> str:
+    """Return a text whose lines end between words on the terminal; unchanged where stdout is none, such as a pipe."""
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    return "\n".join("\n".join(_folded(line, width)) or line for line in text.splitlines())
+
+
+def _folded(line: str, width: int) -> list[str]:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(line, max(width, 20), subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 def data_json(value: Any) -> None:

@@ -59,7 +59,7 @@ def test_init_names_nodes_that_it_cannot_reach_and_writes_all_where_it_reaches_n
     assert "next: Correct the address of spark-2 in fleet.yaml." in ran.err
     assert ran.err.endswith(
         "not read: spark-1, spark-2; fleet.yaml lists all nodes, not checked\n"
-        "  next: sparkops init 127.0.0.2 spark.invalid reads all again\n"
+        "  next: sparkops init --user nvidia 127.0.0.2 spark.invalid\n"
     )
     fleet = inventory.load(Path("fleet.yaml"))
     assert {name: (node.address, node.user, node.gpu) for name, node in fleet.nodes.items()} == {
@@ -101,8 +101,7 @@ def test_init_reaches_a_node_as_the_users_own_ssh_and_leaves_out_another(sparkop
     assert f"spark-2: pinned in {Path('known_hosts').absolute()}\n" in ran.err
     assert "  # spark-1: {address: 127.0.0.2" in text
     assert ran.err.endswith(
-        "not read: spark-1; inventory.yaml has them as comments\n"
-        "  next: sparkops init 127.0.0.2 spark reads all again\n"
+        "not read: spark-1; inventory.yaml has them as comments\n  next: sparkops init 127.0.0.2 spark\n"
     )
     assert "GiB of memory" in text
     assert list(fleet.nodes) == ["spark-2"]
@@ -196,7 +195,7 @@ def test_init_pins_no_key_without_an_answer(sparkops: Sparkops) -> None:
     assert ran.code == 1
     assert "no terminal to confirm on: spark-1: " in ran.err
     assert "  next: Pass --yes.\n" in ran.err
-    assert ran.err.endswith("  next: sparkops init spark reads all again\n")
+    assert ran.err.endswith("  next: sparkops init spark\n")
     assert not Path("known_hosts").exists()
 
 
@@ -204,7 +203,7 @@ def test_init_replaces_the_sample_that_comes_with_the_sources(sparkops: Sparkops
     sample = ROOT / "inventory.yaml"
     Path("inventory.yaml").write_bytes(sample.read_bytes())
 
-    assert sparkops("init", "127.0.0.2").err.endswith("next: sparkops init 127.0.0.2 reads all again\n")
+    assert sparkops("init", "127.0.0.2").err.endswith("next: sparkops init 127.0.0.2\n")
     assert "127.0.0.2" in Path("inventory.yaml").read_text()
 
 

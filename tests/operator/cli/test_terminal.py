@@ -56,6 +56,15 @@ def test_lines_are_cut_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> No
     assert terminal.fitted(lines) == lines
 
 
+def test_lines_end_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "23")
+    text = "\n  next: Set live-restore to true\nshort"
+
+    with on_a_terminal(monkeypatch, "stdout"):
+        assert terminal.folded(text) == "\n  next: Set\n    live-restore to\n    true\nshort"
+    assert terminal.folded(text) == text
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
