@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sparkops.errors import PlanRefused
-from sparkops.names import Slot
+from sparkops.names import NODE_LABEL, Slot
 from sparkops.node.agents.commands import CONTAINER as GUARD
-from sparkops.node.agents.commands import NODE_LABEL
 from sparkops.node.progress import Event
 from sparkops.operator.deploy.agents import agents
 from sparkops.serving.service_state import needed_nodes

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparkops.errors import SparkopsError
-from sparkops.node.agents.commands import NODE_LABEL, PEER_PORT
+from sparkops.names import NODE_LABEL
+from sparkops.node.agents.commands import PEER_PORT
 from sparkops.operator.demo.machine import REMOVE, MachineFacts, foreign, refusals
 from sparkops.operator.demo.record import DemoRecord
 from sparkops.operator.demo.scene import NODE, Ports
