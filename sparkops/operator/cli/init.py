@@ -188,12 +188,9 @@ def _routes(addresses: Sequence[str], named: Mapping[str, str]) -> Routes:
     for number, given in enumerate(addresses, 1):
         user, _, address = given.rpartition("@")
         own = {"user": user} if user else {}
-        routes[f"spark-{number}"] = {"user": getpass.getuser(), **_route(address), **named, **own}
+        route = {"address": address, "user": getpass.getuser(), **configured(address), **named, **own}
+        routes[f"spark-{number}"] = route
     return routes
-
-
-def _route(address: str) -> dict[str, str]:
-    return {"address": address, **configured(address)}
 
 
 def _draft(settings: Settings, routes: Routes) -> Fleet:

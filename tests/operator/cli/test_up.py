@@ -235,7 +235,7 @@ def test_a_gateway_whose_node_is_not_reached_is_named_and_nothing_is_sent(
 
     ran = here(*argv)
 
-    assert ran.code == 1
+    assert ran.code == 5
     assert "away: cannot connect to ops@127.0.0.9:9: " in ran.err
     assert "stopped" not in ran.err
     assert not here.peer.requests("intend")
