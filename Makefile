@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched full-memory pairs bench captures simulate bite clients release requirements clean
+.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched full-memory pairs bench captures simulate bite clients release requirements venv clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.operator.demo
@@ -123,7 +123,12 @@ requirements: $(READY)  ## the newest packages of the operator's program, and of
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+# Where every package is installed nothing calls pip, which needs a network even then.
 $(READY): pyproject.toml
+	@$(BIN)/python tests/packaging/installed.py 2>/dev/null || $(MAKE) --no-print-directory venv
+	@touch $@
+
+venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null \
@@ -132,4 +137,3 @@ $(READY): pyproject.toml
 	@echo "creating .venv" >&2
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
