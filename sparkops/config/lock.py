@@ -17,6 +17,8 @@ from sparkops.config.fields import ImageRef, Line, Section, matching
 from sparkops.config.image import Image
 from sparkops.config.model import Model, Weights
 
+SUFFIX = ".lock"
+"""Of a lock's file, in place of the recipe's `.yaml`."""
 ROOM_ONLY = {"disk_gib"}
 """Keys of a recipe's image that do not decide what it is made from."""
 Pinned = TypeVar("Pinned", bound=Weights)

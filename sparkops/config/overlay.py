@@ -59,6 +59,7 @@ def _over(child: Source, parent: Source) -> Source:
         merge(inherited, child.data),
         lines=lines | child.lines,
         files={where: parent.files.get(where, parent.file) for where in lines if where not in child.lines},
+        bases=(parent.file, *parent.bases),
     )
 
 
@@ -75,15 +76,19 @@ def merge(parent: object, child: object) -> object:
     return merged
 
 
+def place(change: str) -> tuple[str, ...]:
+    """Return the key of a KEY=VALUE as its parts, without short forms."""
+    first, _, rest = change.partition("=")[0].partition(".")
+    return (*SHORT.get(first, (first,)), *([] if not rest else [rest] if first in SHORT else rest.split(".")))
+
+
 def apply(target: Source, changes: Iterable[str]) -> None:
     """Set each KEY=VALUE in the data, before it is checked. Raises UsageError, ConfigError."""
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not all(key.split(".")):
             raise UsageError(f"{SET} {change}: expected KEY=VALUE, such as env.NAME=x or swap.bake_s=10")
-        first, _, rest = key.partition(".")
-        path = (*SHORT[first], *([rest] if rest else [])) if first in SHORT else tuple(key.split("."))
-        _put(target, path, text, Path(f"{SET} {key}"))
+        _put(target, place(change), text, Path(f"{SET} {key}"))
 
 
 def _put(target: Source, path: tuple[str, ...], text: str, change: Path) -> None:
@@ -93,8 +98,8 @@ def _put(target: Source, path: tuple[str, ...], text: str, change: Path) -> None
     if not isinstance(data, dict):
         raise UsageError(f"{SET} {'.'.join(path)}: unknown key")
     data[path[-1]] = text if path[:-1] == ENV else source.value(change, path, text)
-    for place in [place for place in target.lines if place[: len(path)] == path]:
-        del target.lines[place]  # what stood below the value is gone
-    for place in (path[:end] for end in range(1, len(path) + 1)):
-        if place not in target.lines:
-            target.lines[place], target.files[place] = 1, change
+    for where in [where for where in target.lines if where[: len(path)] == path]:
+        del target.lines[where]  # what stood below the value is gone
+    for where in (path[:end] for end in range(1, len(path) + 1)):
+        if where not in target.lines:
+            target.lines[where], target.files[where] = 1, change

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from sparkops.command import quote
 from sparkops.config import opt_in
 from sparkops.config.fields import PUBLIC, Line, Name, NotNegative, Positive, Section, Text, wrong_at
 from sparkops.config.image import Image
-from sparkops.config.lock import Lock
+from sparkops.config.lock import SUFFIX, Lock
 from sparkops.config.model import Model
 from sparkops.config.serve import MemorySettings, Serve
 from sparkops.config.smoke import Smoke
@@ -86,6 +88,10 @@ class Origin:
     """Where a recipe was read. Not a part of its value: two recipes with the same values are equal."""
 
     file: Path | None = field(default=None, compare=False)
+    lock: Path | None = field(default=None, compare=False)
+    """The file of its lock."""
+    changes: tuple[str, ...] = field(default=(), compare=False)
+    """Each KEY=VALUE that replaced a value for one time."""
 
 
 class Recipe(Section):
@@ -160,15 +166,36 @@ class Recipe(Section):
         return self._origin.file or Path(f"{self.name}.yaml")
 
     @property
+    def changes(self) -> tuple[str, ...]:
+        """Each KEY=VALUE of `--set` that it has."""
+        return self._origin.changes
+
+    def with_changes(self, changes: Iterable[str]) -> Recipe:
+        """Return the recipe with the KEY=VALUE that its values already have."""
+        recipe = self.model_copy()
+        recipe._origin = replace(self._origin, changes=tuple(changes))
+        return recipe
+
+    @property
+    def typed(self) -> str:
+        """The recipe as the words of a command: its name, and `--set` for each value that was replaced."""
+        return quote(self.name, *(word for change in self.changes for word in ("--set", change)))
+
+    @property
     def lock(self) -> Lock | None:
         """The lock of its image, if there is one."""
         return self._lock
 
-    def with_lock(self, lock: Lock) -> Recipe:
-        """Return the recipe with the base and the commits of its models as locked."""
+    @property
+    def lock_file(self) -> Path:
+        """The file of its lock: its own, or that of a recipe that it extends; without a lock, where one would be."""
+        return self._origin.lock or self.file.with_suffix(SUFFIX)
+
+    def with_lock(self, lock: Lock, file: Path | None = None) -> Recipe:
+        """Return the recipe with the base and the commits of its models as locked in `file`."""
         update = {"image": lock.pinned_image(self.image), "model": lock.pinned_model(self.model)}
         recipe = self.model_copy(update=update)
-        recipe._lock = lock
+        recipe._lock, recipe._origin = lock, replace(self._origin, lock=file)
         return recipe
 
     @property
@@ -177,7 +204,7 @@ class Recipe(Section):
 
         Code of a base, a source or a package can change files that uv has unpacked there, and uv installs them without
         comparing their hash again. A wheel has such code too: Python runs its .pth files. A source has the cache of its
-        recipe, so that ccache has the files of the last commit.
+        recipe, so that ccache has the files of the last commit: such recipes share no image.
         """
         exclude = {*AFTER_INSTALLING, "source"}
         stated = self.image.model_dump(mode="json", exclude=exclude, exclude_defaults=True)

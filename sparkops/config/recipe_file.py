@@ -16,14 +16,13 @@ import yaml
 from sparkops.config import assets, opt_in, overlay, shipped, source
 from sparkops.config.fields import Location
 from sparkops.config.image import Image
-from sparkops.config.lock import Lock, fingerprint
+from sparkops.config.lock import SUFFIX, Lock, fingerprint
 from sparkops.config.recipe import Origin, Recipe
 from sparkops.config.source import Source
 from sparkops.engines import ENGINES
-from sparkops.errors import ConfigError
+from sparkops.errors import ConfigError, UsageError
 from sparkops.redact import kind_of_key, redacted
 
-SUFFIX = ".lock"
 ARCHITECTURES = ("TORCH_CUDA_ARCH_LIST", "FLASHINFER_CUDA_ARCH_LIST")
 SPARK = frozenset({"12.0", "12.0f", "12.1", "12.1a", "12.1f"})
 """Architectures whose code runs on the GPU of a Spark. Code for 12.0a does not."""
@@ -34,14 +33,23 @@ HUMAN = re.compile(r"(-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e-?[0-9]+)?)[kKmMgGtT
 def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] = ()) -> Recipe:
     """Read and check a recipe, against the `nodes` of an inventory if they are given, and apply its lock.
 
-    Each KEY=VALUE of `set_` replaces a value for this one time. Raises ConfigError or UsageError.
+    Without a lock of its own, that of a recipe that it extends holds if both have the same image. Each KEY=VALUE of
+    `set_` replaces a value for this one time. Raises ConfigError or UsageError.
     """
-    read, recipe = _read(file, nodes, set_)
-    lock = read_lock(lock_file(file))
-    if lock is not None:
-        if lock.made_for != fingerprint(recipe.image):
-            raise stale(lock_file(file), "made_for", f"`image` of {recipe.name} has changed since the lock")
-        recipe = recipe.with_lock(lock)
+    changes = tuple(set_)
+    read, recipe = _read(file, nodes, changes)
+    image = fingerprint(recipe.image)
+    for place in map(lock_file, (file, *read.bases)):
+        if (lock := read_lock(place)) is None:
+            continue
+        if lock.made_for == image:
+            recipe = recipe.with_lock(lock, place)
+            break
+        if place == lock_file(file):
+            if changed := next((change for change in changes if overlay.place(change)[0] == "image"), ""):
+                step = f"Write a recipe with `extends: {recipe.name}` and this value: it needs no lock."
+                raise UsageError(f"--set {changed}: the lock of {recipe.name} is of another image", next_step=step)
+            raise stale(place, "made_for", f"`image` of {recipe.name} has changed since the lock")
     for where, problem in opt_in.unpinned(recipe.serve, recipe.model, recipe.engine):
         raise read.fail(where, problem)
     return recipe
@@ -56,7 +64,7 @@ def _read(file: Path, nodes: Collection[str] | None, set_: Iterable[str]) -> tup
     read = overlay.read(file)
     overlay.apply(read, set_)
     recipe = source.validate(read, Recipe, "All keys: sparkops recipe schema recipe --markdown")
-    recipe._origin = Origin(file)
+    recipe._origin = Origin(file, changes=tuple(set_))
     problems = [*_problems(recipe, file, nodes), *_missing_parts(recipe.image), *_secrets((), read.data)]
     if problems:
         raise ConfigError.joined([read.fail(where, problem) for where, problem in problems])
@@ -145,15 +153,15 @@ def _missing_parts(image: Image) -> Iterator[tuple[Location, str]]:
             yield ("image", "mods", number), f"unknown mod '{name}', expected one of: {', '.join(mods)}"
 
 
-def lock_file(recipe: Path) -> Path:
-    return recipe.with_suffix(SUFFIX)
-
-
 def read_lock(file: Path) -> Lock | None:
     """Read a lock; None without one. Raises ConfigError."""
     if os.path.lexists(file) or shipped.packed(file) is not None:
         return source.validate(source.read(file), Lock, f"sparkops recipe lock {file.stem}")
     return None
+
+
+def lock_file(recipe: Path) -> Path:
+    return recipe.with_suffix(SUFFIX)
 
 
 def stale(file: Path, key: str, problem: str) -> ConfigError:

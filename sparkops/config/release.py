@@ -56,17 +56,25 @@ class Release:
     @property
     def image(self) -> str:
         """Tag of the image. It exists on a node only after the image passed its gates there."""
-        return image_tag(self.recipe.name, self.inputs)
+        return image_tag(self.recipe.engine, self.inputs)
+
+    @property
+    def images(self) -> tuple[str, str]:
+        """Tags that the image may have: its own, and the one of sparkops 0.2, which had the recipe's name."""
+        return self.image, image_tag(self.recipe.name, self.inputs)
 
 
-def image_tag(recipe_name: str, inputs: str) -> str:
-    """Return sparkops/NAME:DIGEST; the same inputs give the same tag on every machine."""
-    return f"{TAGS}{recipe_name}:{inputs[:SHORT]}"
+def image_tag(name: str, inputs: str) -> str:
+    """Return sparkops/NAME:DIGEST; the same inputs give the same tag on every machine.
+
+    `name`: the engine of recipes, which share an image if their inputs are the same, or the agent.
+    """
+    return f"{TAGS}{name}:{inputs[:SHORT]}"
 
 
-def candidate_tag(recipe_name: str, inputs: str) -> str:
+def candidate_tag(name: str, inputs: str) -> str:
     """Return the tag of an image that was built and has not passed its gates yet."""
-    return f"{CANDIDATES}{recipe_name}:{inputs[:SHORT]}"
+    return f"{CANDIDATES}{name}:{inputs[:SHORT]}"
 
 
 def trust_mark(tag: str, image: str) -> str:
@@ -79,6 +87,7 @@ def trust_mark(tag: str, image: str) -> str:
 
 
 def image_labels(recipe_name: str, inputs: str) -> dict[str, str]:
+    """Return the labels of an image. Other recipes may use it too: the name is that of the first."""
     return {f"{LABEL}recipe": recipe_name, INPUTS: inputs, f"{LABEL}version": __version__}
 
 
@@ -172,8 +181,8 @@ class Rank:
         }
 
 
-def recipe_of(tag: str) -> str:
-    """Return the recipe in an image's tag: NAME of sparkops/NAME:DIGEST."""
+def name_of(tag: str) -> str:
+    """Return the engine, or the agent, in an image's tag: NAME of sparkops/NAME:DIGEST."""
     return tag.rpartition(":")[0].rpartition("/")[2]
 
 

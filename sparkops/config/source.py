@@ -72,6 +72,8 @@ class Source:
     lines: dict[Location, int] = field(default_factory=dict)
     files: dict[Location, Path] = field(default_factory=dict)
     """Where each value comes from that is not in `file`."""
+    bases: tuple[Path, ...] = ()
+    """The files that this one extends, the nearest first."""
     count: int = 0
     """Values read so far."""
     strict: Collection[str] | None = None

@@ -60,6 +60,8 @@ class EngineSpec(BaseModel):
     """Limit of the container in GiB; None: no limit."""
     token: str = ""
     """Digest of the token of its Ray cluster, new at each deploy, so that no container keeps an earlier token."""
+    changes: tuple[str, ...] = ()
+    """The `--set` of its deploy, which `recipe` has: the next deploy of the recipe's file would lose them."""
     _text: str = PrivateAttr("")
 
     @property

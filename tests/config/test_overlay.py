@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from sparkops.config import overlay, recipe, recipe_file
+from sparkops.config.lock import Lock, Parent, fingerprint
 from sparkops.config.release import Release
 from sparkops.config.source import Source
 from sparkops.errors import ConfigError
@@ -189,3 +190,25 @@ def test_a_release_is_known_by_what_is_merged() -> None:
     assert of({}) == of({"extends": None} | BASE | {"name": "q"})
     assert of({}, other) == of({"serve": {"port": 9001}}) != of({})
     assert of({}, {**BASE, "verified": "on two nodes"}) == of({})
+
+
+def test_the_lock_of_the_base_holds_for_a_variant_with_the_same_image() -> None:
+    """Both have one image then, and the variant takes no other versions."""
+    base = recipe_file.load(write("base", BASE))
+    parent = Parent(name=base.image.parent, digest=f"sha256:{'1' * 64}")
+    lock = Lock(made_for=fingerprint(base.image), machine="aarch64", parent=parent, whole=True)
+    Path("base.lock").write_text(recipe_file.lock_text("base", lock))
+
+    same, changed = load({"serve": {"shm_gib": 2}}), load({"image": {"apt": ["less"]}})
+
+    assert same.lock == lock == recipe_file.load(Path("base.yaml")).lock
+    assert same.lock_file == Path("base.lock")
+    assert same.image.base == f"{base.image.base}@sha256:{'1' * 64}"
+    assert (changed.lock, changed.lock_file) == (None, Path("q.lock"))
+
+
+def test_an_own_lock_of_another_image_is_stale_even_if_that_of_the_base_holds() -> None:
+    lock = Lock(made_for="0" * 64, machine="aarch64", parent=Parent(name="x"), whole=True)
+    Path("q.lock").write_text(recipe_file.lock_text("q", lock))
+
+    assert mistake({}).startswith("q.lock:1: made_for: `image` of q has changed since the lock")

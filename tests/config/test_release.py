@@ -121,7 +121,9 @@ def test_the_order_in_which_arguments_are_written_makes_no_other_release() -> No
 
 
 def test_a_tag_is_a_digest_of_what_went_in() -> None:
-    assert image_tag("q", INPUTS) == release().image == "sparkops/q:0123456789ab"
+    assert image_tag("vllm", INPUTS) == release().image == "sparkops/vllm:0123456789ab"
+    assert release(name="other").image == release().image
+    assert release().images[1] == "sparkops/q:0123456789ab"
     assert candidate_tag("q", INPUTS) == "sparkops-candidate/q:0123456789ab"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,7 +43,7 @@ def other(nodes: RealFleet, tmp_path: Path) -> Iterator[Path]:
     file.write_text(text.replace("  disk_gib: 1\n", "  disk_gib: 1\n  apt: [less]\n"))
     yield file
     for node in nodes.nodes:
-        node.exec("sh", "-c", f"docker images --quiet sparkops/{name} | xargs -r docker rmi")
+        node.exec("sh", "-c", f"docker images --quiet --filter=label=sparkops.recipe={name} | xargs -r docker rmi")
 
 
 @pytest.fixture
@@ -88,7 +89,8 @@ def test_an_image_that_fails_its_gate_never_gets_its_tag(nodes: RealFleet, fleet
     real = recipe_file.load(STAND_IN)
     torch = Torch(version="2.13.0", backend="cu130")
     claims = real.model_copy(update={"name": "planted", "image": real.image.model_copy(update={"torch": torch})})
-    order = of_recipe(claims, make_order(real, fleet).context, assets.load_gate())
+    context = replace(make_order(real, fleet).context, digest="f" * 64)  # the real one may be trusted
+    order = of_recipe(claims, context, assets.load_gate())
     before = images(nodes.node("node-1"))
 
     with connect(fleet, ["node-1"]) as connected, pytest.raises(ImageRejected) as refused:

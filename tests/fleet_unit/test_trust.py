@@ -313,7 +313,7 @@ def test_a_node_of_another_architecture_keeps_its_own_image(store: Store, connec
         member = Member("n2", node(), other, engine)
         both = replace(connected, members={**connected.members, "n2": member})
         with pytest.raises(NotReady, match=f"n2: {ORDER.tag} is for arm64, the node is amd64") as refused:
-            distribute.copy(both, ORDER.tag, "n1", silent)
+            distribute.copy(both, ORDER.tag, "n1", silent, "q")
 
     assert refused.value.next_step == "sparkops build q --node n2"
     assert (store.builds, other.tags, other.volumes) == (1, {ORDER.tag: FOREIGN}, set())

@@ -225,7 +225,7 @@ def image(nodes: RealFleet, sparkops: Cli) -> Iterator[str]:
 
 
 def try_ranks(connected: Connected, image: str) -> tuple[Finding, ...]:
-    return preflight.run(connected, over_tcp(connected), read(connected), Ranks(image, port=29511, ports=(29512,)))
+    return preflight.run(connected, over_tcp(connected), read(connected), Ranks(image, "x", port=29511, ports=(29512,)))
 
 
 def test_ranks_meet_inside_one_image_and_leave_nothing(nodes: RealFleet, connected: Connected, image: str) -> None:
@@ -273,7 +273,8 @@ def test_another_image_under_the_same_tag_is_named(nodes: RealFleet, connected: 
 
 
 def test_an_image_that_one_node_lacks_is_named(connected: Connected) -> None:
-    findings = preflight.run(connected, over_tcp(connected), read(connected), Ranks("sparkops-test/none:1", port=29511))
+    ranks = Ranks("sparkops-test/none:1", "none", port=29511)
+    findings = preflight.run(connected, over_tcp(connected), read(connected), ranks)
 
     assert codes(findings) == [("NO_IMAGE", "node-1"), ("NO_IMAGE", "node-2")]
 

@@ -151,8 +151,8 @@ def test_an_image_that_was_removed_is_refused_for_a_deploy_and_for_a_rollback(se
         back = service.cli("rollback", "stand-in")
     for refused in (third, back):
         assert refused.code == 5, refused.err
-        assert "node-2: image not found: sparkops/stand-in:" in refused.err
-        assert "next: sparkops build stand-in --node node-2" in refused.err
+        assert "needs: image (sparkops up stand-in" in refused.err
+        assert "--node node-2 brings it)" in refused.err
     assert service.cli("rollback", "stand-in").code == 0
 
 

@@ -181,7 +181,7 @@ def test_what_is_damaged_is_named_and_no_deploy_counts_on_it(sparkops: Cli, node
         planned = sparkops("deploy", recipe, "--node", "node-1")
         assert planned.code == 5
         assert f"node-1: the weights in /srv/models/{OURS}: {reason}" in planned.err
-        assert "sparkops models pull tiny-qwen3-cpu --node node-1   (or: sparkops models copy" in planned.err
+        assert "next: sparkops up tiny-qwen3-cpu --node node-1" in planned.err
         node.exec("sh", "-c", f"cd /srv/models && rm -r {OURS} && mv {OURS}-kept {OURS}")
     assert sparkops("models", "verify", recipe).code == 0
 

@@ -263,8 +263,8 @@ def test_a_model_is_made_by_its_steps_in_the_recipes_image(
 
     refused = sparkops("plan", file, *on)
     assert refused.code == 5
-    assert f"the weights in /srv/models/{OURS}: not found" in refused.err
-    assert "next: sparkops models prepare tiny-qwen3-cpu --node node-1" in refused.err
+    assert "needs: weights" in refused.err
+    assert "next: sparkops up tiny-qwen3-cpu --node node-1" in refused.err
     early = sparkops("models", "prepare", file, *on)
     assert early.code == 5
     assert f"{OURS}-base is unusable: not found" in early.err

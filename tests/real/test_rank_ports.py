@@ -66,7 +66,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def image(service: Service) -> str:
-    return service.nodes.node("node-3").exec("docker", "images", "--quiet", f"sparkops/{pairs.RECIPE}").split()[0]
+    return service.nodes.node("node-3").exec("docker", "images", "--quiet", "sparkops/vllm").split()[0]
 
 
 def attack(service: Service, *argv: str) -> str:

@@ -15,7 +15,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.release import Release
 from sparkops.config.serve import Task
 from sparkops.engines import ENGINES
-from sparkops.errors import Busy, SparkopsError
+from sparkops.errors import Busy, SparkopsError, UsageError
 from sparkops.node.progress import Event
 from sparkops.operator.build.gateway.image import Service
 from sparkops.operator.build.images import arguments
@@ -97,8 +97,13 @@ def section(connected: Connected, recipe: Recipe, nodes: Sequence[str]) -> str:
     members = {name: member for name, member in connected.members.items() if name in nodes}
     try:
         outcomes = fitting.fits(replace(connected, members=members), recipe)
+    except UsageError:  # the recipe is wrong, whatever the memory
+        raise
     except SparkopsError as error:
         return f"\nmemory, predicted:\n  {error}"
+    for outcome in outcomes.values():
+        if isinstance(outcome, UsageError):
+            raise outcome
     text = ["", "memory, predicted:"]
     for outcome in outcomes.values():
         text += (f"  {line}" for line in (lines(outcome) if isinstance(outcome, Fit) else _unknown(outcome)))
@@ -167,7 +172,7 @@ def deploy(
     release = Release(loaded, make_order(loaded, fleet).context.digest)
     choices = plan_options(fleet, node, mode, without, allow_downtime=allow_downtime, promote=not no_promote)
     if dry_run:
-        _show_swap(fleet, release, choices, wait, json=json)
+        _show_swap(fleet, release, choices, Options(wait, json), verbose=context.obj.verbose)
     else:
         options = Options(wait, json, detach)
         _swap(fleet, release, choices, options, apply_gateway=apply_gateway, verbose=context.obj.verbose)
@@ -259,11 +264,14 @@ def _swap(
     service = _behind_gateway(release.recipe)
     with leading_guard(fleet, options.wait_s) as (operation, leader):
         desired = agents.load(fleet, [service])
+        changed = sending.difference_of(operation, leader, release)
         draft = sending.prepare(operation, leader, release, choices)
         if draft:
+            for line in changed.lines() if changed else ():
+                say(line)
             _require_arguments(operation, release, draft.plan)
         if verbose and draft:
-            say(_plan_text(operation.connected, release, draft))
+            say(_plan_text(operation.connected, release, draft, verbose=True))
         draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=apply_gateway)
         accepted = sending.deploy(operation, leader, release, choices, draft)
         url = fleet.require_gateway().url(service.port)
@@ -298,19 +306,23 @@ def _require_arguments(operation: Operation, release: Release, plan: Plan) -> No
         operation.report(Event(member.name, f"arguments not checked before the start: {busy}"))
 
 
-def _show_swap(fleet: Fleet, release: Release, choices: DeployOptions, wait_s: float, *, json: bool) -> None:
-    """Print what a deploy would change in gateway and guards, and what it would run."""
-    with leading_guard(fleet, wait_s) as (operation, leader):
+def _show_swap(fleet: Fleet, release: Release, choices: DeployOptions, options: Options, *, verbose: bool) -> None:
+    """Print what a deploy would change, in the service, in gateway and guards, and what it would run."""
+    with leading_guard(fleet, options.wait_s) as (operation, leader):
+        changed = sending.difference_of(operation, leader, release)
+        if changed and not options.json:
+            data("\n".join(changed.lines()))
         connected, desired = operation.connected, agents.load(fleet, [_behind_gateway(release.recipe)])
         changes = [
             str(change) + ("; needs --apply-gateway" if change.needs_consent else "")
             for change in agents.changes(connected, desired)
         ]
         draft = sending.dry_run(operation, leader, release, choices)
-        if json:
-            data_json({**_plan_json(release, draft), "agents": changes})
+        if options.json:
+            compared = changed.as_json() if changed else None
+            data_json({**_plan_json(release, draft), "difference": compared, "agents": changes})
         else:
-            data("\n".join([*changes, _plan_text(connected, release, draft)]))
+            data("\n".join([*changes, _plan_text(connected, release, draft, verbose=verbose)]))
 
 
 def _plan_json(release: Release, draft: Draft | None) -> dict[str, object]:
@@ -321,7 +333,7 @@ def _plan_json(release: Release, draft: Draft | None) -> dict[str, object]:
     return {"service": release.service, "release": release.id, "mode": mode, "effects": plan}
 
 
-def _plan_text(connected: Connected, release: Release, draft: Draft | None) -> str:
+def _plan_text(connected: Connected, release: Release, draft: Draft | None, *, verbose: bool) -> str:
     """Return what a deploy would run, as text."""
     effects = draft.effects if draft else None
     if draft is None or effects is None:
@@ -329,4 +341,4 @@ def _plan_text(connected: Connected, release: Release, draft: Draft | None) -> s
     nodes = [rank.node for rank in draft.plan.ranks]
     notes = [f"  no report from the guard of {node} yet" for node in draft.state.missing if node in nodes]
     memory = section(connected, release.recipe, nodes)
-    return "\n".join([f"{draft.plan}{memory}", *notes, *preview.lines(effects, release.service)])
+    return "\n".join([f"{draft.plan}{memory}", *notes, *preview.lines(effects, release.service, verbose=verbose)])

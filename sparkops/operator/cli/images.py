@@ -13,7 +13,6 @@ import typer
 from sparkops.config import assets
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
-from sparkops.config.release import image_labels
 from sparkops.errors import ImageRejected, NodesFailed
 from sparkops.node.docker import commands
 from sparkops.operator.build.hub.pull import IMAGE, Hub, hub_order
@@ -100,8 +99,7 @@ def _nodes(recipe: Recipe, fleet: Fleet, named: Sequence[str], *, once: bool) ->
 
 def _show(order: BuildOrder, nodes: Sequence[str], *, once: bool) -> None:
     say(f"{order.tag} on {nodes[0] if once else ', '.join(nodes)}")
-    labels = image_labels(order.name, order.context.digest)
-    say(f"  $ {commands.build(order.candidate, labels, order.context.build_args)}")
+    say(f"  $ {commands.build(order.candidate, order.labels, order.context.build_args)}")
     if once:
         say(f"{order.tag} copied to the others from {nodes[0]} or a node that has it: missing layers only")
 

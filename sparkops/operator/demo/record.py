@@ -12,11 +12,11 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.command import Command
-from sparkops.config.release import CACHES, TRUSTED, recipe_of
+from sparkops.config.release import CACHES, TRUSTED, name_of
 from sparkops.errors import SparkopsError
 from sparkops.names import GATEWAY, GUARD, LABEL
 from sparkops.node.docker.commands import docker
-from sparkops.operator.demo.scene import RECIPE
+from sparkops.operator.demo.scene import ENGINES, RECIPE
 from sparkops.operator.deploy.prune.stored import OWN_TAGS
 
 VOLUME = "sparkops-demo"
@@ -51,7 +51,7 @@ class DemoRecord:
 
     def stays(self, name: str) -> bool:
         """Return whether an image or volume of this name is not the demonstration's, but of another recipe."""
-        return name in self.spared or bool({*_recipes(name)} - {RECIPE, GUARD, GATEWAY})
+        return name in self.spared or bool({*_names(name)} - {RECIPE, *ENGINES, GUARD, GATEWAY})
 
 
 def parse(printed: str) -> DemoRecord | None:
@@ -68,10 +68,10 @@ def parse(printed: str) -> DemoRecord | None:
         raise SparkopsError(problem, next_step=step) from None
 
 
-def _recipes(name: str) -> Iterator[str]:
-    """Yield the recipe of an image's tag, or of a mark or cache; none for other volumes and lost names."""
+def _names(name: str) -> Iterator[str]:
+    """Yield the engine or agent of an image's tag or mark, or the recipe of a cache; none for other names."""
     if name.startswith(OWN_TAGS):
-        yield recipe_of(name)
+        yield name_of(name)
     for prefix, digests in ((TRUSTED, 2), (CACHES, 1)):
         if name.startswith(prefix):
             yield name.removeprefix(prefix).rsplit("-", digests)[0]

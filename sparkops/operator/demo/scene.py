@@ -59,6 +59,8 @@ VLLM = DemoEngine(
     values={"model": {"path": TINY_MODEL}},
     trained=True,
 )
+ENGINES = ("stand-in", "vllm")
+"""The engines of both: their images have these names."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ def _spec(rank: Rank, node: Observed, network: Fabric | None, address: str) -> E
         callers=rank.callers,
         seat=seat(network, rank.node) if network else None,
         memory_gib=memory_gib(rank, node.host, jobs),
+        changes=rank.release.recipe.changes,
     )
 
 
@@ -93,7 +94,7 @@ def seat(network: Fabric, node: str) -> Seat:
 def release_of(deployed: Deployment) -> Release:
     """Return the release of a deployment from the specs that it carries. Raises ValueError for another version's."""
     spec = engine_spec.of(next(deployed.heads))
-    return Release(spec.parsed, spec.inputs)
+    return Release(spec.parsed.with_changes(spec.changes), spec.inputs)
 
 
 def kept_release(deployed: Deployment, service: str) -> Release:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sparkops.config.recipe import Recipe
-from sparkops.config.recipe_file import lock_file
 from sparkops.engines.calculators import CALCULATORS
-from sparkops.errors import NotReady, PlanRefused, SparkopsError
+from sparkops.engines.sizes import WrongValue
+from sparkops.errors import NotReady, PlanRefused, SparkopsError, UsageError
 from sparkops.node import host
 from sparkops.node.docker.commands import model_dir
 from sparkops.node.docker.places import CONTAINER
@@ -47,6 +47,9 @@ def _fit(member: Member, recipe: Recipe) -> Fit:
     last, problem = _last_start(member, recipe)
     try:
         computed = fit.fit(recipe, described, room(member.name, recipe, facts, running), last)
+    except WrongValue as error:
+        step = f"Change it in {recipe.name}, or with --set."
+        raise UsageError(f"{recipe.name}: {error}", next_step=step) from error
     except ValueError as error:
         step = f"Change it in {recipe.name}, or measure a start and set memory.claim_gib."
         raise PlanRefused(f"{member.name}: memory unknown: {error}", next_step=step) from error
@@ -91,4 +94,4 @@ def _description(member: Member, recipe: Recipe) -> Description:
 
 def _of_lock(recipe: Recipe) -> Description | None:
     locked, model = recipe.lock.checkpoint if recipe.lock else None, recipe.model
-    return description.of_lock(locked, model.id, model.revision, str(lock_file(recipe.file)))
+    return description.of_lock(locked, model.id, model.revision, str(recipe.lock_file))

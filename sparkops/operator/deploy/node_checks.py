@@ -32,8 +32,9 @@ def require_network(connected: Connected, plan: Plan, report: OnEvent) -> None:
     Raises PlanRefused or NodesFailed.
     """
     if (network := plan.network) and not _runs(plan):
-        ray = plan.release.recipe.serve.executor == "ray"
-        ranks = Ranks(plan.release.image, plan.rank.rendezvous_port, ray=ray)
+        recipe, tag = plan.release.recipe, plan.nodes[plan.rank.node].tag or plan.release.image
+        ray = recipe.serve.executor == "ray"
+        ranks = Ranks(tag, recipe.name, plan.rank.rendezvous_port, ray=ray)
         require(preflight.run(connected, network, plan.fabrics, ranks, report))
 
 

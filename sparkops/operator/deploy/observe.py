@@ -37,12 +37,14 @@ def of_fleet(connected: Connected, *, links: bool) -> dict[str, Observed | Spark
 
 def _observe(member: Member, release: Release) -> Observed:
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    image = member.engine.trusted(release.image)
+    tags = {tag: image for tag in release.images if (image := member.engine.trusted(tag))}
+    tag, image = next(iter(tags.items()), ("", None))
     observed = Observed(
         config=member.config,
         host=facts,
         containers=containers(member),
         image=image["Id"] if image else None,
+        tag=tag,
         installed=installed(image["Config"].get("Labels") or {}) if image else "",
     )
     try:
@@ -55,8 +57,10 @@ def _observe(member: Member, release: Release) -> Observed:
         return observed
     path, draft = release.recipe.model.path, release.recipe.model.draft
     try:
-        found = models.look(member, [path, *([draft.path] if draft else [])]).checkpoints
-        return replace(observed, weights=found.get(path), draft=found.get(draft.path) if draft else None)
+        directory = models.look(member, [path, *([draft.path] if draft else [])])
+        found = directory.checkpoints
+        draft_weights = found.get(draft.path) if draft else None
+        return replace(observed, directory=directory, weights=found.get(path), draft=draft_weights)
     except NodeError as error:  # the plan may not need this node
         return replace(observed, weights_error=error)
 

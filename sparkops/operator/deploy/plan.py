@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from sparkops.command import quote
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
 from sparkops.config.recipe import Recipe
@@ -13,7 +14,7 @@ from sparkops.config.release import Rank, Release
 from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
 from sparkops.names import Slot
 from sparkops.node.network.finding import Finding, require
-from sparkops.operator.deploy.preconditions import Current, Observed, differing, obstacles, own
+from sparkops.operator.deploy.preconditions import Current, Lacking, Observed, differing, obstacles, own
 from sparkops.operator.fleet.network import topology
 from sparkops.operator.fleet.network.facts import NodeFabric
 from sparkops.operator.fleet.network.topology import Fabric
@@ -293,6 +294,7 @@ def plan(
     missing = [name for name in nodes if name not in observed]
     refused = [f"  {name} cannot be reached" for name in missing]
     room, open_ways = list[str](), 0
+    lacks, ways, short, partly = dict[str, None](), list[str](), list[str](), list[str]()
     steps = [f"Check {name} with `sparkops doctor`, or deploy to other nodes with --node." for name in missing]
     for option in _options(release, observed, current, replace(options, nodes=nodes), rules):
         if busy and option.mode is Mode.IN_PLACE:
@@ -301,15 +303,46 @@ def plan(
         if not problems:
             return option
         busy = busy or _wait([problem for _, problem in problems])
-        refused += [f"  {option.mode} on {node}: {str(error).removeprefix(f'{node}: ')}" for node, error in problems]
-        short = [problem.next_step for _, problem in problems if isinstance(problem, ShortOfMemory)]
-        room, open_ways = room + short, open_ways + (not short)
-        steps += [step for _, problem in problems if (step := problem.next_step) and step not in short]
+        lacks |= {problem.what: None for _, problem in problems if isinstance(problem, Lacking)}
+        partly += [
+            f"  {option.mode} on {node}: {_words(node, problem)}"
+            for node, problem in problems
+            if isinstance(problem, Lacking) and problem.partly
+        ]
+        problems = [(node, problem) for node, problem in problems if not isinstance(problem, Lacking)]
+        if not problems:
+            ways += [f"  {option.mode} on {line}" for line in option.arithmetic()]
+            continue
+        against = {f"  {option.mode} on {node}: {_words(node, error)}": error for node, error in problems}
+        refused += against
+        short += [line for line, error in against.items() if isinstance(error, ShortOfMemory)]
+        frees = [problem.next_step for _, problem in problems if isinstance(problem, ShortOfMemory)]
+        room, open_ways = room + frees, open_ways + (not frees)
+        steps += [step for _, problem in problems if (step := problem.next_step) and step not in frees]
     if busy:
         raise busy
+    up = _up(release, options)
+    needs = f"needs: {', '.join(lacks)} ({up} brings {'it' if len(lacks) == 1 else 'them'})"
+    if ways:
+        raise PlanRefused("\n".join([f"{release.id} {needs}", *ways, *short, *partly]), next_step=up)
+    refused += [*partly, f"  {needs}"] if lacks else []
     reasons = "\n".join(refused) or f"  {_no_way(release, nodes, options)}"
     steps += () if open_ways else room
     raise PlanRefused(f"no safe mode for {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
+
+
+def _words(node: str, error: SparkopsError) -> str:
+    """Return an error without its node."""
+    return str(error).removeprefix(f"{node}: ")
+
+
+def _up(release: Release, options: DeployOptions) -> str:
+    """Return the command that brings image and weights and then deploys, with the options of this deploy."""
+    nodes = (word for name in options.nodes for word in ("--node", name))
+    mode = ("--mode", options.mode.value) if options.mode else ()
+    downtime = ("--allow-downtime",) if options.allow_downtime else ()
+    more = quote(*nodes, *mode, *downtime)
+    return f"sparkops up {release.recipe.typed}{f' {more}' if more else ''}"
 
 
 def too_many_nodes(recipe: Recipe) -> PlanRefused | None:

@@ -13,12 +13,12 @@ from sparkops.names import Slot
 from sparkops.node.docker import commands
 from sparkops.node.docker.facts import Container
 from sparkops.node.host import HostFacts
-from sparkops.operator.build.weights.checkpoint import Checkpoint
-from sparkops.operator.build.weights.plan import in_words, refused, unreadable
+from sparkops.operator.build.weights.checkpoint import Checkpoint, ModelDirectory
+from sparkops.operator.build.weights.plan import closed, in_words, may_be_in_use, refused, unreadable
 from sparkops.operator.build.weights.steps import read_by_engine, remedy
 from sparkops.operator.fleet.network.facts import NodeFabric
 from sparkops.serving.memory.pools import too_large
-from sparkops.serving.service_state import ServiceState, ways_out
+from sparkops.serving.service_state import ServiceState, free_step, ways_out
 from sparkops.serving.startup.estimate import Forecast
 from sparkops.swap.intents import kept
 from sparkops.swap.model import Deployment, RankSpec
@@ -27,12 +27,13 @@ from sparkops.swap.trouble import UNCONFIRMED
 
 @dataclass(frozen=True)
 class Observed:
-    """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates.
+    """One node before a deploy. `image` is the ID of the release's image there, if it has passed its gates, `tag` its
+    name.
 
-    `weights` and `draft`: the checkpoints in the directories of the model and its draft; `weights_error`: why they are
-    unknown. `fabric`: its network, read for a replica on several nodes; `fabric_unknown`: why not. `installed`: torch
-    and packages as the gate noted them. `cordon`: why nothing new starts there; empty for an open node;
-    `cordon_error`: why that is unknown.
+    `weights` and `draft`: the checkpoints in the directories of the model and its draft, `directory`: the one that
+    holds them; `weights_error`: why they are unknown. `fabric`: its network, read for a replica on several nodes;
+    `fabric_unknown`: why not. `installed`: torch and packages as the gate noted them. `cordon`: why nothing new starts
+    there; empty for an open node; `cordon_error`: why that is unknown.
     """
 
     config: NodeConfig
@@ -47,6 +48,8 @@ class Observed:
     installed: str = ""
     cordon: str = ""
     cordon_error: SparkopsError | None = None
+    tag: str = ""
+    directory: ModelDirectory | None = None
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,11 @@ def current(state: ServiceState, without: frozenset[str] = frozenset()) -> Curre
     """
     journal, swap = state.journal, state.swap
     if journal.stopping:
-        raise Busy(f"{journal.service} is being stopped", next_step=f"sparkops status {journal.service} --follow")
+        raise Busy(f"{journal.service} is being stopped", next_step=free_step(journal.service))
     unconfirmed = state.needs_operator.startswith(UNCONFIRMED)
     if swap and not unconfirmed and not (state.needs_operator and state.fails):
         problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
-        raise Busy(problem, next_step="\n".join(ways_out(journal.service)))
+        raise Busy(problem, next_step="\n".join((*ways_out(journal.service), "`--wait 10m` retries")))
     source = kept(journal, without, fails=state.fails, stuck=bool(state.needs_operator))
     active = journal.active.slot if journal.active else None
     slot = (state.gateway.active if state.gateway else None) or active
@@ -123,8 +126,7 @@ def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator
         step = error.next_step or "sparkops doctor"
         yield NotReady(rank.node, f"whether it is cordoned is unknown: {problem}", next_step=step)
     yield from unsuitable(rank, node)
-    if not provided:
-        yield from _missing(rank, node)
+    yield from (error for error in _missing(rank, node) if not (provided and isinstance(error, Lacking)))
     if rank.index:
         return  # only rank 0 listens on ports of its own choosing
     owner = next((item for item in node.containers if item.running and item.port == rank.port), None)
@@ -144,12 +146,20 @@ def unsuitable(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
         yield from too_large(recipe, rank.node, node.host)
 
 
+class Lacking(NotReady):
+    """The image or the weights that a node lacks, and that `sparkops up` brings to it."""
+
+    def __init__(self, node: str, what: str, problem: str, *, next_step: str, partly: bool = False) -> None:
+        super().__init__(node, problem, next_step=next_step)
+        self.what, self.partly = what, partly
+
+
 def _missing(rank: Rank, node: Observed) -> Iterator[NodeError]:
-    """Yield what `up` brings to a node."""
+    """Yield what a node lacks of image and weights."""
     recipe = rank.release.recipe
     if node.image is None:
         step = f"sparkops build {recipe.name} --node {rank.node}"
-        yield NotReady(rank.node, f"image not found: {rank.release.image}", next_step=step)
+        yield Lacking(rank.node, "image", f"image not found: {rank.release.image}", next_step=step)
     if ENGINES[recipe.engine].weights:
         yield from _weights_refused(rank, node)
 
@@ -162,5 +172,11 @@ def _weights_refused(rank: Rank, node: Observed) -> Iterator[NodeError]:
         return
     for model, present in zip(read_by_engine(recipe), (node.weights, node.draft), strict=False):
         if reasons := in_words(refused(model, present)):
-            yield NotReady(name, f"the weights in {root}/{model.path}: {reasons}", next_step=remedy(recipe, name))
+            problem, step = f"the weights in {root}/{model.path}: {reasons}", remedy(recipe, name)
+            if may_be_in_use(model, present):
+                yield NotReady(name, problem, next_step=step)
+            elif node.directory and (error := closed(name, root, node.directory)):
+                yield error
+            else:
+                yield Lacking(name, "weights", problem, next_step=step, partly=present is not None)
         yield from unreadable(name, root, present)

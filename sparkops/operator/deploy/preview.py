@@ -91,12 +91,16 @@ def _locals(state: ServiceState, target: Deployment) -> Iterator[tuple[str, Loca
         yield node, Local(report.boot, record, engines, free_gib=inf)
 
 
-def lines(plan: EffectPlan, service: str) -> Iterator[str]:
-    """Yield the phases, each with its effects and the commands that run on the nodes."""
+def lines(plan: EffectPlan, service: str, *, verbose: bool = False) -> Iterator[str]:
+    """Yield the phases, each with its effects and the commands that run on the nodes.
+
+    `verbose`: with all arguments of the one that creates a container.
+    """
     for phase, group in groupby(plan.effects, lambda planned: planned.phase):
         yield phase
         for planned in group:
-            yield f"  {planned.node}: {command(planned, service) or planned.effect}"
+            short = isinstance(planned.effect, effects.CreateEngine) and not verbose
+            yield f"  {planned.node}: {planned.effect if short else command(planned, service) or planned.effect}"
 
 
 def command(planned: PlannedEffect, service: str) -> Command | None:

@@ -45,6 +45,8 @@ class Missing:
             first, *others = self.weights
             copied = f", then copy to {', '.join(others)}" if others else ""
             yield f"weights: download {self.recipe.model.id} to {first}{copied}"
+        if len({*self.image, *self.weights}) > self.recipe.serve.tensor_parallel:
+            yield "more nodes than one release needs: the next one starts on another node; --node NODE limits it"
 
 
 def missing(connected: Connected, recipe: Recipe, order: BuildOrder) -> Missing:

@@ -19,7 +19,8 @@ from sparkops.node.agents.commands import CONTAINER
 from sparkops.node.member import Member
 from sparkops.node.progress import Event, OnEvent
 from sparkops.operator.deploy import leads, node_checks, observe, preview, returning
-from sparkops.operator.deploy.deployment import deployment, kept_release, new_id, token_ranks
+from sparkops.operator.deploy.deployment import deployment, kept_release, new_id, release_of, token_ranks
+from sparkops.operator.deploy.difference import Difference, difference
 from sparkops.operator.deploy.operation import Operation
 from sparkops.operator.deploy.plan import DeployOptions, Plan, nodes_of, plan
 from sparkops.operator.deploy.preconditions import Observed, current
@@ -162,6 +163,19 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
         return planned
 
     return operation.until_free(attempt)
+
+
+def difference_of(operation: Operation, leader: Leader, release: Release) -> Difference | None:
+    """Return what a deploy changes in what serves; None where nothing serves, or a release of another version.
+
+    Raises errors of nodes.
+    """
+    state = leads.state_by(operation.connected.member(operation.node), leader, release.service)
+    active = state.journal.active if state else None
+    try:
+        return difference(release_of(active), release) if active and active.release != release.id else None
+    except ValueError:
+        return None
 
 
 def check(operation: Operation, draft: Draft) -> None:

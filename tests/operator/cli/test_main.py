@@ -256,7 +256,7 @@ def test_a_dry_build_connects_to_nothing(sparkops: Sparkops) -> None:
     ran = sparkops("build", "tiny-qwen3-cpu", "--dry-run")
 
     assert ran.code == 0
-    assert "sparkops/tiny-qwen3-cpu:" in ran.err
+    assert "sparkops/vllm:" in ran.err
     assert "docker build --progress=plain" in ran.err
 
 

@@ -35,14 +35,14 @@ def test_another_label_is_an_error_with_a_next_step(label: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kept"),
     [
-        ("sparkops/demo:1", False),
-        ("sparkops-candidate/demo:1", False),
+        ("sparkops/stand-in:1", False),
+        ("sparkops-candidate/vllm:1", False),
         ("sparkops/guard:1", False),
-        ("sparkops/122b:1", True),
+        ("sparkops/sglang:1", True),
         ("sparkops/guard:0", True),
         ("sha256:1", False),
         ("sparkops-trusted-gateway-1-2", False),
-        ("sparkops-trusted-demo-x-1-2", True),
+        ("sparkops-trusted-llama-cpp-1-2", True),
         ("sparkops-cache-demo-1", False),
         ("sparkops-cache-122b-1", True),
         ("sparkops-gateway", False),

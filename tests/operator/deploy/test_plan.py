@@ -39,7 +39,7 @@ def test_what_is_brought_to_a_node_before_the_deploy_refuses_nothing() -> None:
     short = refusal(Current(), brought, n1=replace(on(10), image=None, weights=None))
     assert reasons(short) == ["  first on n1: 10.0 GiB available - 40 claimed: 30.0 GiB short"]
     other = refusal(Current(), DeployOptions(provided=frozenset({"n2"})), n1=bare)
-    assert "image not found" in str(other)
+    assert f"{NEW.id} needs: image, weights (sparkops up q brings them)" in str(other)
 
 
 def test_where_nothing_serves_green_goes_to_the_freest_node_at_once() -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from sparkops.config.fabric import FabricRules
-from sparkops.config.release import Rank
+from sparkops.config.release import Rank, Release
 from sparkops.errors import Busy, PlanRefused
 from sparkops.names import Slot
+from sparkops.operator.build.weights.checkpoint import ModelDirectory
 from sparkops.operator.deploy.plan import DeployOptions
 from sparkops.operator.deploy.plan import plan as make_plan
 from sparkops.operator.deploy.preconditions import Current
@@ -155,15 +156,44 @@ def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
     )
 
     assert reasons(error) == [
-        f"  across on n2: image not found: {NEW.image}",
-        "  across on n2: the weights in /srv/models/q: no config.json",
         "  across on n2: 1.0 GiB available - 40 claimed: 39.0 GiB short",
+        "  across on n2: the weights in /srv/models/q: no config.json",
+        "  needs: image, weights (sparkops up q --node n2 brings them)",
     ]
-    assert error.next_step.splitlines() == [
-        "sparkops build q --node n2",
-        "sparkops models pull q --node n2   (or: sparkops models copy q --to n2 --from NODE)",
-        room("n2", "sparkops status shows what is used"),
+    assert error.next_step == room("n2", "sparkops status shows what is used")
+
+
+def test_what_up_brings_is_named_once_with_the_memory_of_each_node_and_the_command_that_leads_on() -> None:
+    bare = {"image": None, "weights": None}
+    error = refusal(Current(), n1=replace(on(90), **bare), n2=replace(on(10), **bare))
+
+    assert str(error).splitlines() == [
+        f"{NEW.id} needs: image, weights (sparkops up q brings them)",
+        "  first on n1: 90.0 GiB available - 40 claimed: 50.0 GiB left",
+        "  first on n2: 10.0 GiB available - 40 claimed: 30.0 GiB short",
     ]
+    assert (error.next_step, error.exit_code) == ("sparkops up q", 5)
+
+
+def test_the_command_that_brings_an_image_repeats_the_set_and_the_options_of_the_deploy() -> None:
+    """Without --set, `build` and `up` would make another image."""
+    changed = Release(NEW.recipe.with_changes(["image.vllm=vllm==0.32.0", "env.A=a b"]), NEW.inputs)
+    with pytest.raises(PlanRefused) as refused:
+        make_plan(changed, {"n1": on(90, image=None)}, Current(), DeployOptions(("n1",)), FabricRules())
+
+    assert refused.value.next_step == "sparkops up q --set image.vllm=vllm==0.32.0 --set 'env.A=a b' --node n1"
+
+
+NO_DIRECTORY = ModelDirectory(exists=False, writable=False, free=0, user=1000, group=1001, checkpoints={})
+
+
+@pytest.mark.parametrize("provided", [frozenset[str](), frozenset({"n1"})], ids=["plan", "up"])
+def test_a_missing_model_directory_is_refused_before_anything_is_built(provided: frozenset[str]) -> None:
+    bare = replace(on(90), weights=None, directory=NO_DIRECTORY)
+    error = refusal(Current(), DeployOptions(provided=provided), n1=bare)
+
+    assert reasons(error) == ["  first on n1: the model directory /srv/models does not exist"]
+    assert error.next_step == "On n1: sudo install -d -o 1000 -g 1001 /srv/models"
 
 
 @pytest.mark.parametrize(("size", "why"), [(3, "; three ranks cannot share"), (4, "a replica runs on at most 2 nodes")])

@@ -11,7 +11,7 @@ import pytest
 from sparkops.errors import ConnectionLost, NotReady, PlanRefused, SparkopsError
 from sparkops.node.docker.facts import Container
 from sparkops.operator.deploy import preconditions as planning
-from sparkops.operator.deploy.preconditions import Observed
+from sparkops.operator.deploy.preconditions import Lacking, Observed
 from tests.examples import CHECKPOINT, CUDA, HALF_A_CHECKPOINT, HOST, IMAGE_ID, container, node, rank, release
 
 PULL = "sparkops models pull q --node n1   (or: sparkops models copy q --to n1 --from NODE)"
@@ -51,8 +51,8 @@ PORT_OWNER = container(rank(service="other"))
         (
             observed(image=None),
             {},
-            NotReady,
-            "n1: image not found: sparkops/q:0123456789ab",
+            Lacking,
+            "n1: image not found: sparkops/vllm:0123456789ab",
             "sparkops build q --node n1",
         ),
         (
@@ -65,14 +65,14 @@ PORT_OWNER = container(rank(service="other"))
         (
             without_model(),
             {},
-            NotReady,
+            Lacking,
             "n1: the weights in /srv/models/q: not found",
             PULL,
         ),
         (
             replace(observed(), weights=HALF_A_CHECKPOINT),
             {},
-            NotReady,
+            Lacking,
             "n1: the weights in /srv/models/q: no config.json",
             PULL,
         ),

@@ -31,8 +31,10 @@ def test_the_first_deploy_of_a_fleet_is_shown_before_any_guard_runs() -> None:
     (rank,) = intent.target.ranks
     create = engine_spec.of(rank).create("n1")
     assert "--label=sparkops.release=" in str(create)
-    shown = list(lines(effect_plan, "chat"))
-    assert shown[:4] == ["prepare", f"  n1: {create}", "start", f"  n1: docker start {rank.container}"]
+    shown, full = list(lines(effect_plan, "chat")), list(lines(effect_plan, "chat", verbose=True))
+    started = ["start", f"  n1: docker start {rank.container}"]
+    assert shown[:4] == ["prepare", f"  n1: docker create --name={rank.container}", *started]
+    assert full[:4] == ["prepare", f"  n1: {create}", *started]
     assert shown[4:6] == ["verify", f"  n1: verify {rank.container}"]
     point, *rest = shown[6:]
     assert point.startswith("  n1: docker exec ")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkops.engines.needs import Served
-from sparkops.engines.sizes import scaled
+from sparkops.engines.sizes import WrongValue, scaled
 from sparkops.engines.vllm.memory import overhead
 from sparkops.engines.vllm.memory.cache import Serving
 from sparkops.engines.vllm.memory.shape import Shape
@@ -121,5 +121,5 @@ def _number(args: Mapping[str, Any], name: str, default: int) -> int:
     given = args.get(name, default)
     number = scaled(given, "kKmMgG")
     if number is None or (number <= 0 and default):
-        raise ValueError(f"serve.args.{name}: expected a number above 0, got {given!r}")
+        raise WrongValue(f"serve.args.{name}: expected a number above 0, got {given!r}")
     return int(number)

@@ -73,7 +73,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class BuildOrder:
-    """A build: the name of the image, its context, the disk space that it needs, and its gate."""
+    """A build: the name in the image's tag, its context, the disk space that it needs, and its gate."""
 
     name: str
     context: Context
@@ -88,6 +88,8 @@ class BuildOrder:
     """An image of the same inputs by its digest, which a node pulls in place of the build."""
     arguments: Arguments | None = None
     """The arguments of the recipe, which the parser in the image judges; None for an engine without one."""
+    recipe: str = ""
+    """The name of the recipe that it is built for; empty for an image of sparkops itself."""
     noted_in: GatedImages | None = None
     """The record of what passed its gate, where a build notes the image. `build_noted` sets it."""
 
@@ -100,6 +102,11 @@ class BuildOrder:
     def candidate(self) -> str:
         """The tag of the image before its gate."""
         return candidate_tag(self.name, self.context.digest)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that the build gives the image."""
+        return image_labels(self.recipe or self.name, self.context.digest)
 
 
 def of_recipe(recipe: Recipe, context: Context, gate_script: bytes, parser_script: bytes = b"") -> BuildOrder:
@@ -122,10 +129,11 @@ def of_recipe(recipe: Recipe, context: Context, gate_script: bytes, parser_scrip
     checks = Gate(lambda image: commands.check_image(image, gate_script), judge, labels)
     machine = recipe.lock.machine if recipe.lock else None
     return BuildOrder(
-        recipe.name,
+        recipe.engine,
         context,
         recipe.image.disk_gib,
         checks,
+        recipe=recipe.name,
         disk_key="image.disk_gib",
         machine=machine,
         arguments=arguments.of(recipe, parser_script),
@@ -284,8 +292,8 @@ def refusal(node: str, order: BuildOrder, facts: host.HostFacts, engine: str) ->
     need, free = order.disk_gib, facts.disk_free_gib
     if order.machine and order.machine != facts.arch:
         problem = f"locked for {order.machine}, the node is {facts.arch}"
-        step = f"sparkops recipe lock {order.name} --node {node} --update"
-        return NotReady(node, f"{order.name}.lock: {problem}", next_step=step)
+        step = f"sparkops recipe lock {order.recipe} --node {node} --update"
+        return NotReady(node, f"the lock of {order.recipe}: {problem}", next_step=step)
     if unable := without_buildkit(node, facts, engine):
         return unable
     if free is not None and free < need:
@@ -320,8 +328,7 @@ def _retry_name(member: Member, build: Callable[[], T]) -> T:
 
 
 def _run_build(member: Member, order: BuildOrder, report: OnEvent) -> None:
-    labels = image_labels(order.name, order.context.digest)
-    command = commands.build(order.candidate, labels, order.context.build_args, order.context.secrets)
+    command = commands.build(order.candidate, order.labels, order.context.build_args, order.context.secrets)
     progress = buildkit.BuildProgress()
 
     def on_line(line: str) -> None:
@@ -334,10 +341,10 @@ def _run_build(member: Member, order: BuildOrder, report: OnEvent) -> None:
     try:
         member.node.run(command, stdin=tar(order.context, order.open_file), on_line=on_line)
     except CommandFailed as failed:
-        raise _explain(member, progress, failed) from failed
+        raise _explain(member, order, progress, failed) from failed
 
 
-def _explain(member: Member, progress: buildkit.BuildProgress, failed: CommandFailed) -> BuildFailed:
+def _explain(member: Member, order: BuildOrder, progress: buildkit.BuildProgress, failed: CommandFailed) -> BuildFailed:
     node, printed = member.name, "\n".join((*progress.tail, failed.completed.stderr))
     if progress.disk_full:
         step = "Free space on the node: docker system df; docker builder prune"
@@ -357,7 +364,9 @@ def _explain(member: Member, progress: buildkit.BuildProgress, failed: CommandFa
         step = f"Check the name, or log in: {login}"
         return BuildFailed(node, f"the registry has no {image}, or wants a login for it", next_step=step)
     output = "\n".join(progress.tail[-10:] if progress.failed else ()) or failed.completed.last_lines
-    step = f"The whole command: {quote('ssh', node)} {quote(str(failed.completed.command))}"
+    step = "Retry with --verbose: complete layers are kept"
+    if order.recipe:
+        step = f"sparkops --verbose build {quote(order.recipe)} --node {quote(node)}"
     return BuildFailed(node, f"the build failed: {place}\n{output}", next_step=step)
 
 

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sparkops.config.release import recipe_of
 from sparkops.errors import NodeError, NotReady, SparkopsError
 from sparkops.node import host
 from sparkops.node.docker import places
@@ -24,13 +23,18 @@ from sparkops.operator.fleet.transfer import transfer
 from sparkops.operator.fleet.transfer.rendezvous import Ends
 
 
-def copy(connected: Connected, tag: str, source: str, report: OnEvent) -> dict[str, CopiedImage]:
-    """Copy an image from one connected node to all others in parallel. Raises NodeError for all nodes together."""
-    image, cancel = _source(connected.members[source], tag, report), connected.cancel
+def copy(
+    connected: Connected, tag: str, source: str, report: OnEvent, recipe: str = "RECIPE"
+) -> dict[str, CopiedImage]:
+    """Copy an image from one connected node to all others in parallel. Raises NodeError for all nodes together.
+
+    `recipe`: its name, for next steps.
+    """
+    image, cancel = _source(connected.members[source], tag, report, recipe), connected.cancel
     if gated.of(connected.fleet).require(tag, image.image.content, source):
         report(Event(source, f"{tag} was not built from this machine: content {image.image.content[:12]} noted"))
     targets = {name: member for name, member in connected.members.items() if name != source}
-    outcomes = on_each(targets, lambda name: _prepare(image, targets[name]), cancel)
+    outcomes = on_each(targets, lambda name: _prepare(image, targets[name], recipe), cancel)
     copies = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, ImageCopy)}
     refused = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, SparkopsError)}
     with removed_on_interrupt([*copies.values()]):
@@ -49,13 +53,13 @@ def build_once(
     source = next((name for name, has_it in present.items() if has_it), next(iter(present)))
     builder = replace(connected, members={source: connected.members[source]})
     built = builder.all(lambda member: build_noted(connected, member, order, report, wait_s))
-    return source, {**built, **copy(connected, order.tag, source, report)}
+    return source, {**built, **copy(connected, order.tag, source, report, order.recipe)}
 
 
-def _source(node: Member, tag: str, report: OnEvent) -> ImageSource:
+def _source(node: Member, tag: str, report: OnEvent, recipe: str) -> ImageSource:
     inspect = node.engine.trusted(tag)
     if inspect is None:
-        step = f"sparkops build {recipe_of(tag)} --node {node.name}"
+        step = f"sparkops build {recipe} --node {node.name}"
         raise NotReady(node.name, f"image of sparkops not found: {tag}", next_step=step)
     image = layers.parse(inspect)
     store = layers.store(node.engine.info(), str(node.engine.version.get("Version", "0")))
@@ -73,13 +77,13 @@ def _require_room(member: Member, need: int, what: str) -> None:
         raise NotReady(member.name, f"no space on Docker's disk for {what}: {short}", next_step=step)
 
 
-def _prepare(source: ImageSource, target: Member) -> ImageCopy:
+def _prepare(source: ImageSource, target: Member, recipe: str) -> ImageCopy:
     """Return the copy to a target. Raises NotReady for one of another architecture, and for one without room."""
     architecture = source.image.architecture
     machine = str(target.engine.version.get("Arch", architecture))
     if machine != architecture:
         problem = f"{source.tag} is for {architecture}, the node is {machine}"
-        step = f"sparkops build {recipe_of(source.tag)} --node {target.name}"
+        step = f"sparkops build {recipe} --node {target.name}"
         raise NotReady(target.name, problem, next_step=step)
     prepared = ImageCopy(source, target)
     if prepared.present is None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from sparkops.config import recipe_file
 from sparkops.config.assets import SHARED_MODS, TEMPLATE, BuildInputs, WheelFile
+from sparkops.config.lock import fingerprint
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ConfigError
 from sparkops.operator.build.render.dockerfile import dockerfile
@@ -26,7 +27,8 @@ class Context:
     """The input of a build.
 
     `files` is sorted by path; a path that ends in a slash is a directory without content. `digest` covers everything
-    that goes into the image. It excludes the arguments and `secrets`, which only choose the source of pinned packages.
+    that goes into the image, and for a recipe what its gate expects of it: recipes of the same digest share an image.
+    It excludes the arguments and `secrets`, which only choose the source of pinned packages.
     """
 
     files: tuple[tuple[str, Content], ...] = field(repr=False)
@@ -67,17 +69,28 @@ def build_context(
         **({"lock/": b"", "lock/requirements.txt": recipe.lock.requirements.encode()} if recipe.lock else {}),
         **{f"mods/{name}": content for name, content in recipe_mods(recipe, mods).items()},
     }
-    return pack(files, build_args(recipe, inputs), index(inputs))
+    return pack(files, build_args(recipe, inputs), index(inputs), expected(recipe))
+
+
+def expected(recipe: Recipe) -> str:
+    """Return what the gate compares an image with, but for the arguments of its engine. The recipe's name is no part.
+
+    Two recipes may have the same files and other expectations, such as two engines of one finished image.
+    """
+    lock = recipe.lock
+    locked = lock.model_dump(mode="json", include={"parent", "contents"}) if lock else None
+    return json.dumps([recipe.engine, recipe.backend, fingerprint(recipe.image), locked], sort_keys=True)
 
 
 def pack(
     files: Mapping[str, Content],
     build_args: Mapping[str, str] | None = None,
     secrets: Mapping[str, bytes] | None = None,
+    expected: str = "",
 ) -> Context:
-    """Return the context of a build with these files by path."""
+    """Return the context of a build with these files by path. `expected`: what its gate compares the image with."""
     ordered = tuple(sorted(files.items()))
-    return Context(ordered, build_args or {}, digest(ordered), secrets or {})
+    return Context(ordered, build_args or {}, digest(ordered, expected), secrets or {})
 
 
 def index(inputs: BuildInputs) -> dict[str, bytes]:
@@ -106,9 +119,7 @@ def recipe_mods(recipe: Recipe, mods: Mapping[str, bytes]) -> dict[str, bytes]:
     if recipe.lock and (now := hashes(files)) != recipe.lock.mods:
         locked = recipe.lock.mods
         differing = sorted(name for name in {*now, *locked} if now.get(name) != locked.get(name))
-        raise recipe_file.stale(
-            recipe_file.lock_file(recipe.file), "mods", f"differ from the lock: {', '.join(differing)}"
-        )
+        raise recipe_file.stale(recipe.lock_file, "mods", f"differ from the lock: {', '.join(differing)}")
     return files
 
 
@@ -176,9 +187,9 @@ def _pip_conf(inputs: BuildInputs) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def digest(files: tuple[tuple[str, Content], ...]) -> str:
-    """Return the SHA-256 over all files of an image."""
-    total = hashlib.sha256()
+def digest(files: tuple[tuple[str, Content], ...], expected: str = "") -> str:
+    """Return the SHA-256 over all files of an image, and over what its gate expects."""
+    total = hashlib.sha256(expected.encode())
     for path, content in files:
         sha256 = content.sha256 if isinstance(content, WheelFile) else hashlib.sha256(content).hexdigest()
         total.update(f"{path}\0{sha256}\n".encode())

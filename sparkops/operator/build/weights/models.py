@@ -19,6 +19,7 @@ from sparkops.operator.build.weights.plan import (
     Copy,
     Hashes,
     RequiredModel,
+    closed,
     comparable,
     disagreements,
     enough_room,
@@ -47,11 +48,9 @@ def look(member: Member, paths: Sequence[str] | None = None) -> ModelDirectory:
 
 def room(member: Member, *paths: str) -> ModelDirectory:
     """Return the same, for a node that will receive files. Raises NotReady if its directory is not writable."""
-    directory, where = look(member, paths), model_dir(member.config)
-    if not directory.writable:
-        what = "cannot be written to" if directory.exists else "does not exist"
-        step = f"On {member.name}: {directory.creation(where)}"
-        raise NotReady(member.name, f"the model directory {where} {what}", next_step=step)
+    directory = look(member, paths)
+    if refusal := closed(member.name, model_dir(member.config), directory):
+        raise refusal
     return directory
 
 

@@ -12,7 +12,7 @@ from sparkops.command import quote
 from sparkops.config.model import Weights
 from sparkops.engines.runtime import USER
 from sparkops.errors import NotReady
-from sparkops.operator.build.weights.checkpoint import MARKER, Checkpoint, problems
+from sparkops.operator.build.weights.checkpoint import MARKER, Checkpoint, ModelDirectory, problems
 from sparkops.units import shown_size
 
 PARTIAL = ".partial"
@@ -47,6 +47,15 @@ def refused(model: RequiredModel, checkpoint: Checkpoint | None) -> Iterator[str
     yield from (f"{name} is missing" for name in model.files if name not in checkpoint.files)
     if other := other_model(model, checkpoint):
         yield other
+
+
+def closed(node: str, model_dir: str, directory: ModelDirectory) -> NotReady | None:
+    """Return why a node's model directory takes no files; None if it does."""
+    if directory.writable:
+        return None
+    what = "cannot be written to" if directory.exists else "does not exist"
+    step = f"On {node}: {directory.creation(model_dir)}"
+    return NotReady(node, f"the model directory {model_dir} {what}", next_step=step)
 
 
 def unreadable(node: str, model_dir: str, checkpoint: Checkpoint | None) -> Iterator[NotReady]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sparkops.command import Command
-from sparkops.config.release import CACHES, SHORT, TRUSTED, recipe_named, recipe_of
+from sparkops.config.release import CACHES, SHORT, TRUSTED
 from sparkops.node.docker.commands import remove
 from sparkops.operator.deploy.prune.stored import Stored, StoredImage, remove_image, remove_volume
 from sparkops.serving import engine_spec
@@ -63,11 +63,11 @@ def _stays(image: StoredImage, named: Sequence[Deployment], now_s: float) -> boo
 
 
 def _is_of(image: StoredImage, deployment: Deployment) -> bool:
-    """Return whether a release has this image. A release with an unreadable spec has every image of its recipe."""
+    """Return whether a release has this image. Which image one with an unreadable spec has is unknown: any."""
     try:
         return any(image.inputs == engine_spec.of(rank).inputs for rank in deployment.ranks)
     except ValueError:
-        return recipe_named(deployment.release) in {recipe_of(tag) for tag in image.tags}
+        return True
 
 
 def _of_others(volumes: Iterable[str], inputs: set[str], ids: set[str]) -> Iterator[str]:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from sparkops.command import Command
-from sparkops.config.release import recipe_of
 from sparkops.errors import CommandFailed, SparkopsError
 from sparkops.node.docker.facts import image_content
 from sparkops.node.network import commands
@@ -73,6 +72,8 @@ class Ranks:
     """The image and ports of ranks: first handshake at rank 0, others of every rank. `ray`: Ray must authenticate."""
 
     image: str
+    recipe: str
+    """Name of the recipe, for next steps."""
     port: int
     ports: tuple[int, ...] = ()
     ray: bool = False
@@ -185,9 +186,9 @@ RAY_TOKENS = (2, 52)
 """The first release of Ray with token authentication (RAY_AUTH_MODE=token)."""
 
 
-def same_image(image: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Finding]:
+def same_image(image: str, recipe: str, inspects: Mapping[str, Mapping[str, Any] | None]) -> Iterator[Finding]:
     """Yield a finding if the content differs between ranks: a tag may name two builds of the same recipe."""
-    recipe, present = recipe_of(image), [node for node, inspect in inspects.items() if inspect]
+    present = [node for node, inspect in inspects.items() if inspect]
     for node, inspect in inspects.items():
         if inspect is None:
             step = f"sparkops build {recipe} builds it once and copies it to the nodes without it."

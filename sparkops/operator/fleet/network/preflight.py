@@ -43,7 +43,7 @@ def run(
     if ranks:
         inspects = {node: connected.members[node].engine.trusted(ranks.image) for node in fabric.ranks}
         images = {node: inspect["Id"] for node, inspect in inspects.items() if inspect}
-        findings += [*checks.same_driver(fabric, facts), *checks.same_image(ranks.image, inspects)]
+        findings += [*checks.same_driver(fabric, facts), *checks.same_image(ranks.image, ranks.recipe, inspects)]
     broken = _try(connected, [*checks.paths(fabric, facts)], report)
     if broken or not ranks:
         return (*findings, *broken)

@@ -17,7 +17,7 @@ from sparkops.node.member import Member
 from sparkops.node.node import OnLine
 from sparkops.node.progress import Event
 from sparkops.operator.build.guard import image as guard_render
-from sparkops.operator.build.images.build import run_build
+from sparkops.operator.build.images.build import BuildOrder, Gate, run_build
 from sparkops.operator.deploy.agents.agents import guard_order
 
 NOT_BEGUN = (
@@ -146,6 +146,19 @@ def test_a_pull_that_the_registry_refuses_is_not_repeated(tmp_path: Path, answer
         run_build(member, order, lambda _: None)
 
     assert len(sent.read_text().split()) == 1
+
+
+def test_a_failed_build_leads_on_with_a_command_that_runs_as_printed(tmp_path: Path) -> None:
+    """The command of the node reads its context and secrets from this process."""
+    context = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN).context
+    order = BuildOrder("vllm", context, 1.0, Gate(lambda image: Command(("true", image))), recipe="q")
+    printed = FAILED.format("exit code: 1")
+    member = Member("n1", None, ScriptNode("n1", argv=(str(tmp_path / "sent"), "9", printed)), None)  # type: ignore[arg-type]
+
+    with pytest.raises(BuildFailed) as failed:
+        run_build(member, order, lambda _: None)
+
+    assert failed.value.next_step == "sparkops --verbose build q --node n1"
 
 
 def test_an_installation_that_is_cut_off_is_no_pull(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkops.config.release import recipe_of
+from sparkops.config.release import name_of
 from sparkops.operator.build.images import layers
 from sparkops.operator.build.images.layers import DockerImage, ImageLack, Store
 
@@ -133,8 +133,8 @@ def test_too_little_room_is_said_and_unknown_room_is_not() -> None:
 
 
 def test_a_tag_tells_its_recipe() -> None:
-    assert recipe_of("sparkops/122b-fp8-tp2:0123456789ab") == "122b-fp8-tp2"
-    assert recipe_of("sparkops-candidate/q:1") == "q"
+    assert name_of("sparkops/llama-cpp:0123456789ab") == "llama-cpp"
+    assert name_of("sparkops-candidate/vllm:1") == "vllm"
 
 
 def test_an_image_of_another_recipe_is_not_taken_for_one_of_the_same_content() -> None:

