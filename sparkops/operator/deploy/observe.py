@@ -37,8 +37,8 @@ def of_fleet(connected: Connected, *, links: bool) -> dict[str, Observed | Spark
 
 def _observe(member: Member, release: Release) -> Observed:
     facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
-    tags = {tag: image for tag in release.images if (image := member.engine.trusted(tag))}
-    tag, image = next(iter(tags.items()), ("", None))
+    found = ((tag, image) for tag in release.images if (image := member.engine.trusted(tag)))
+    tag, image = next(found, ("", None))
     observed = Observed(
         config=member.config,
         host=facts,
@@ -58,9 +58,9 @@ def _observe(member: Member, release: Release) -> Observed:
     path, draft = release.recipe.model.path, release.recipe.model.draft
     try:
         directory = models.look(member, [path, *([draft.path] if draft else [])])
-        found = directory.checkpoints
-        draft_weights = found.get(draft.path) if draft else None
-        return replace(observed, directory=directory, weights=found.get(path), draft=draft_weights)
+        checkpoints = directory.checkpoints
+        drafted = checkpoints.get(draft.path) if draft else None
+        return replace(observed, directory=directory, weights=checkpoints.get(path), draft=drafted)
     except NodeError as error:  # the plan may not need this node
         return replace(observed, weights_error=error)
 
