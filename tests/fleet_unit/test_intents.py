@@ -314,7 +314,8 @@ def test_a_deploy_during_another_swap_is_busy_and_the_same_one_joins_it(make: Ma
 
     assert joined is not None
     assert joined.intent == first.intent
-    assert caught.value.next_step == "sparkops status chat --follow\nsparkops rollback chat"
+    steps = ["sparkops status chat --follow", "sparkops rollback chat", "`--wait 10m` retries"]
+    assert caught.value.next_step.splitlines() == steps
     assert len(peer(world).requests("intend")) == 1
 
 
@@ -661,7 +662,8 @@ def test_ctrl_c_ends_only_the_following(make: Make) -> None:
             finished(world, client, accepted)
 
         assert caught.value.exit_code == 130
-        assert caught.value.next_step == "sparkops status chat --follow\nsparkops rollback chat"
+        steps = ["sparkops status chat --follow", "sparkops rollback chat", "`--wait 10m` retries"]
+    assert caught.value.next_step.splitlines() == steps
         followed = sending.in_progress(client[1], "chat", world.receive)
         assert finished(world, client, followed).result == "done"
 

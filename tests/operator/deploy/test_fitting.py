@@ -13,7 +13,7 @@ import pytest
 from sparkops.config.lock import Described, Lock, Parent, fingerprint
 from sparkops.config.recipe import Recipe
 from sparkops.engines.start_log import ReportedMemory, Stage
-from sparkops.errors import NotReady, PlanRefused, SparkopsError
+from sparkops.errors import NotReady, PlanRefused, SparkopsError, UsageError
 from sparkops.node.docker_api import Engine
 from sparkops.node.member import Member
 from sparkops.operator.cli.deploy import section
@@ -26,7 +26,7 @@ from tests.operator.build.weights.places import connected, member
 from tests.operator.deploy.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor
 
-SERVE = {"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
+SERVE: dict[str, dict[str, Any]] = {"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
 WANTED = recipe(serve=SERVE)
 
 
@@ -96,6 +96,21 @@ def test_with_neither_it_is_refused_with_both_ways_out(tmp_path: Path) -> None:
     assert str(refused) == (f"n1: memory unknown: no config.json in {tmp_path}/q, no description of org/q in a lock")
     assert "sparkops models pull q --node n1" in refused.next_step
     assert refused.next_step.endswith("or, if a node has it: sparkops recipe lock q --node NODE")
+
+
+def test_a_value_that_no_engine_accepts_is_wrong_input_and_ends_a_plan(tmp_path: Path) -> None:
+    give_model(tmp_path)
+    wrong = recipe(serve={**SERVE, "args": {**SERVE["args"], "max-num-seqs": "many"}})
+
+    with pytest.raises(UsageError, match="q: serve.args.max-num-seqs: expected a number above 0, got 'many'"):
+        section(on(tmp_path), wrong, ["n1"])
+
+
+def test_a_window_that_the_engine_chooses_is_only_unknown(tmp_path: Path) -> None:
+    give_model(tmp_path)
+    chosen = recipe(serve={**SERVE, "args": {**SERVE["args"], "max-model-len": "auto"}})
+
+    assert "memory unknown: serve.args.max-model-len" in section(on(tmp_path), chosen, ["n1"])
 
 
 def test_a_model_without_a_rule_is_refused_with_its_field(tmp_path: Path) -> None:

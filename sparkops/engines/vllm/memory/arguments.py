@@ -121,5 +121,6 @@ def _number(args: Mapping[str, Any], name: str, default: int) -> int:
     given = args.get(name, default)
     number = scaled(given, "kKmMgG")
     if number is None or (number <= 0 and default):
-        raise WrongValue(f"serve.args.{name}: expected a number above 0, got {given!r}")
+        kind = ValueError if name == "max-model-len" else WrongValue  # vLLM itself can choose the window: auto, -1
+        raise kind(f"serve.args.{name}: expected a number above 0, got {given!r}")
     return int(number)
