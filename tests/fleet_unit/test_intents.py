@@ -662,8 +662,7 @@ def test_ctrl_c_ends_only_the_following(make: Make) -> None:
             finished(world, client, accepted)
 
         assert caught.value.exit_code == 130
-        steps = ["sparkops status chat --follow", "sparkops rollback chat", "`--wait 10m` retries"]
-    assert caught.value.next_step.splitlines() == steps
+        assert caught.value.next_step == "sparkops status chat --follow\nsparkops rollback chat"
         followed = sending.in_progress(client[1], "chat", world.receive)
         assert finished(world, client, followed).result == "done"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
 
 
 def test_what_up_brings_is_named_once_with_the_memory_of_each_node_and_the_command_that_leads_on() -> None:
-    bare = {"image": None, "weights": None}
+    bare: dict[str, Any] = {"image": None, "weights": None}
     error = refusal(Current(), n1=replace(on(90), **bare), n2=replace(on(10), **bare))
 
     assert str(error).splitlines() == [
