@@ -102,7 +102,7 @@ def test_a_value_that_no_engine_accepts_is_wrong_input_and_ends_a_plan(tmp_path:
     give_model(tmp_path)
     wrong = recipe(serve={**SERVE, "args": {**SERVE["args"], "max-num-seqs": "many"}})
 
-    with pytest.raises(UsageError, match="q: serve.args.max-num-seqs: expected a number above 0, got 'many'"):
+    with pytest.raises(UsageError, match=r"q: serve\.args\.max-num-seqs: expected a number above 0, got 'many'"):
         section(on(tmp_path), wrong, ["n1"])
 
 
