@@ -75,11 +75,11 @@ def build_context(
 def expected(recipe: Recipe) -> str:
     """Return what the gate compares an image with, but for the arguments of its engine. The recipe's name is no part.
 
-    Two recipes may have the same files and other expectations, such as two engines of one finished image.
+    Two recipes may have the same files and other expectations, such as two engines of one finished image. The versions
+    that a lock notes of its image follow from the rest.
     """
-    lock = recipe.lock
-    locked = lock.model_dump(mode="json", include={"parent", "contents"}) if lock else None
-    return json.dumps([recipe.engine, recipe.backend, fingerprint(recipe.image), locked], sort_keys=True)
+    parent = recipe.lock.parent.model_dump(mode="json") if recipe.lock else None
+    return json.dumps([recipe.engine, recipe.backend, fingerprint(recipe.image), parent], sort_keys=True)
 
 
 def pack(

@@ -249,7 +249,7 @@ def on_a_node_of(arch: str, loaded: Recipe) -> str | None:
 def test_a_lock_of_another_architecture_is_refused() -> None:
     why = on_a_node_of("x86_64", EXAMPLE.with_lock(locked(machine="aarch64")))
 
-    assert why == "n1: q.lock: locked for aarch64, the node is x86_64"
+    assert why == "n1: the lock of q: locked for aarch64, the node is x86_64"
 
 
 def test_the_architecture_of_the_lock_and_a_recipe_without_a_lock_build() -> None:
