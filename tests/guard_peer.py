@@ -62,7 +62,8 @@ class Peer:
             "starts": lambda request: self.starts(request["service"]),
             "secret": lambda _: None,
             "key": lambda request: {"key": f"key of {request['node']}", "term": 0},
-            "join": lambda _: None,
+            "join": self._join,
+            "resign": lambda request: self._follow(request["to"], heard=False),
             "peers": lambda _: None,
             "lead": lambda _: None,
             "lease": lambda _: None,
@@ -174,6 +175,30 @@ class Peer:
     def _take(self, request: dict[str, Any]) -> None:
         for journal in request["journals"]:
             self.write(wire.load_value(Journal, journal))
+        self._follow(self.node, heard=False)
+
+    def _join(self, request: dict[str, Any]) -> None:
+        self._follow(request["leader"], heard=True)
+
+    def _follow(self, leader: str, *, heard: bool) -> None:
+        """Follow a leader; `heard`: with the key of its messages."""
+        self._replace("follows", json.dumps([leader, heard]).encode())
+
+    def _copies(self) -> dict[str, Any]:
+        """What DIRECTORY/copies has, else the journals that were written here, as those of this guard or of another."""
+        if (self.directory / "copies").exists():
+            return dict(json.loads((self.directory / "copies").read_text()))
+        journals = [self.journal(file.stem) for file in sorted(self.directory.glob("*.journal"))]
+        known = [(journal.leader, wire.plain(Journal, journal)) for journal in journals if journal]
+        leader, heard = json.loads(self.phase("follows") or '["n1", true]')
+        return {
+            "leader": leader,
+            "journals": [journal for led_by, journal in known if led_by == self.node],
+            "copies": [journal for led_by, journal in known if led_by != self.node],
+            "term": 0,
+            "heard_ago_s": 0.5 if heard else None,
+            "problems": [],
+        }
 
     def _terms(self) -> dict[str, int]:
         journals = (self.journal(file.stem) for file in self.directory.glob("*.journal"))

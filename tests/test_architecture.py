@@ -48,6 +48,7 @@ REACHING = {
     "operator.deploy.drain",
     "operator.deploy.fitting",
     "operator.deploy.leads",
+    "operator.deploy.move",
     "operator.deploy.node_checks",
     "operator.deploy.observe",
     "operator.deploy.operation",

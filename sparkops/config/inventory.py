@@ -180,6 +180,16 @@ class Fleet(Section):
             raise UsageError(f"{self.file}: gateway: not found, expected the node of the gateway", next_step=step)
         return self.gateway
 
+    def moved(self, node: str) -> Fleet:
+        """Return the fleet with its gateway on another node.
+
+        Its address for clients is that node's, unless the inventory names one of its own. Raises UsageError.
+        """
+        gateway, address = self.require_gateway(), self.node(node).address
+        if gateway.address != self.node(gateway.node).address:
+            address = gateway.address or address
+        return self.model_copy(update={"gateway": gateway.model_copy(update={"node": node, "address": address})})
+
     def engine_address(self, name: str) -> str:
         """Return the address at which the gateway reaches engines of a node: loopback on the gateway's own node.
 

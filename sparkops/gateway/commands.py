@@ -21,6 +21,8 @@ RIGHTS = ("--cap-drop=ALL", "--security-opt=no-new-privileges")
 MEMORY = (f"--tmpfs=/run/gateway:uid={USER},gid={USER},mode=0700",)
 STOP_S = 20  # for open streams to end when the gateway stops
 RELOAD_S = 60.0
+REMOVE_VOLUME = docker("volume", "rm", "--force", VOLUME)
+"""Succeeds without one."""
 
 SHOW = places.SHOW
 SHOW_EACH = places.SHOW_EACH

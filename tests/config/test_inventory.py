@@ -306,6 +306,17 @@ def test_a_file_of_another_kind_has_a_next_step() -> None:
     assert caught.value.next_step == "All keys: sparkops recipe schema inventory --markdown"
 
 
+def test_a_gateway_that_moves_has_the_address_of_its_node_unless_it_has_one_of_its_own() -> None:
+    nodes = "nodes:\n  a: {address: 10.0.0.1}\n  b: {address: 10.0.0.2}\n"
+    own, named = (load(f"{nodes}gateway: {{node: a{more}}}\n") for more in ("", ", address: ai.lan"))
+
+    assert own.moved("b").require_gateway().url(9000) == "http://10.0.0.2:9000/v1"
+    assert named.moved("b").require_gateway().url(9000) == "http://ai.lan:9000/v1"
+    assert [own.moved("b").engine_address(name) for name in "ab"] == ["10.0.0.1", "127.0.0.1"]
+    with pytest.raises(UsageError, match="unknown node 'c'"):
+        own.moved("c")
+
+
 def test_the_gateway_calls_engines_of_its_own_node_on_loopback() -> None:
     fleet = load("nodes:\n  a: {address: 10.0.0.1}\n  b: {address: 10.0.0.2}\ngateway: {node: a}\n")
 

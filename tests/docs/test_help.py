@@ -18,6 +18,7 @@ OTHERWISE = {
     "deploy",
     "doctor",
     "fit",
+    "gateway move",
     "gateway rebuild",
     "import",
     "init",

@@ -25,6 +25,8 @@ class Gate:
     leaving: bool = True
     files: dict[str, str] = field(default_factory=dict)
     """SHA-256 of its files."""
+    keys: list[str] = field(default_factory=list)
+    """SHA-256 of its API keys."""
     loaded: bool = True
     problem: str = ""
     """Why HAProxy does not answer."""
@@ -93,6 +95,6 @@ class Gate:
         if self.leaving:
             self.sessions = {name: count - 1 for name, count in self.sessions.items() if count > 1}
         facts = {"ports": {SERVICE: PORT}, "files": self.files, "loaded": self.loaded, "problem": self.problem}
-        facts |= {"format": SCHEMA, "keys": [], "certificate": "", "aliases": {}, "holds": {}, "room": {}}
+        facts |= {"format": SCHEMA, "keys": self.keys, "certificate": "", "aliases": {}, "holds": {}, "room": {}}
         shown = {**facts, "map": f"{SERVICE} {self.map}", "slots": slots}
         return json.dumps({**shown, "haproxy": None if self.problem else running})

@@ -146,10 +146,12 @@ class Machine:
                     return 125, "the name is in use"
                 self._create(options)
                 self.start(name)
+                if name == gateway_commands.CONTAINER:
+                    self.gate = self.gate or Gate()
                 if PROGRAM in options:
                     self.containers[name]["State"].update(ExitCode=self.program(options[options.index(PROGRAM) + 1 :]))
                     self.stop(name)
-            case ("docker", "run", *_):
+            case ("docker", "run", *_) | ("docker", "volume", "rm", *_):
                 pass
             case ("docker", "exec", name, *_) if name in self.containers:
                 return int(not self.runs(name)), ""

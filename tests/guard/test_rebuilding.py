@@ -187,6 +187,17 @@ def test_a_leader_gives_engines_of_another_node_nothing_that_no_inventory_has_na
         create("/etc")
 
 
+def test_a_guard_that_takes_the_lead_admits_the_gateway_before_it(guard: Guard) -> None:
+    """It still has requests in a planned move; the request `peers` ends that."""
+    guard.join("n1", derive(OLD_KEY, "n2"))
+
+    guard.take(replace(COPY, leader="n2", term=3))
+
+    membership = guard.state.membership()
+    assert membership is not None
+    assert (membership.leader, membership.gateway) == ("n2", ("10.0.0.1",))
+
+
 def test_joining_the_same_leader_again_writes_nothing(guard: Guard) -> None:
     guard.join("n3", b"new")
     file = guard.state.directory / "membership.json"

@@ -23,6 +23,7 @@ from sparkops.swap.journal import RESTARTS, Journal, Swap
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Phase
 from sparkops.swap.orders import Order, order, traffic
+from sparkops.swap.trouble import MOVE, NEXT
 
 PAUSE_S, IDLE_S, FAILED_S = 0.3, 1.0, 2.0
 LONGEST_GAP_S = 5.0  # time in which this process did not run is no time in which requests were sampled
@@ -84,6 +85,8 @@ class Lead:
     log: Callable[[str], None]
     written: Callable[[], None] = lambda: None
     """Called when the journal has changed: there are new orders."""
+    other: Callable[[], str] = lambda: ""
+    """The node whose guard leads in place of this one; empty for none."""
     wake: threading.Event = field(default_factory=threading.Event)
     """Set when the next turn must not wait."""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -141,6 +144,8 @@ class Lead:
                 return IDLE_S
 
     def _turn(self) -> float:
+        if self.other():
+            return self.idle_s
         self._look()
         effect = step(self.journal, self.fleet)
         if effect and not self.hurried:  # the state of an idle gateway may be seconds old
@@ -278,6 +283,8 @@ class Lead:
         Raises OSError where it cannot be written, SparkopsError where the gateway does not forget a service.
         """
         with self.lock:
+            if other := self.other():
+                return Refused(f"the guard of {other} leads", busy=True)
             self.frozen = ""
             self._look(fresh=True)
             reply = accept(self.journal, intent, self.fleet)
@@ -314,6 +321,8 @@ class Lead:
 
     def trouble(self) -> str:
         """Return why only an operator can continue; empty while the fleet can."""
+        if other := self.other():
+            return f"the lead is handed over to {other}{NEXT}{MOVE} {other}"
         return self.frozen or needs_operator(self.journal, self.fleet)
 
 

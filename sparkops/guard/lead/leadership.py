@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,10 +23,10 @@ from sparkops.guard.lead.operator_socket import Request
 from sparkops.guard.lead.peers import IDLE_S, GuardLink, Reach, ServiceOrders
 from sparkops.node.node import Node
 from sparkops.node.waiting import Waiting
-from sparkops.serving.service_state import needed_nodes, unnamed
+from sparkops.serving.service_state import free_step, needed_nodes, unnamed
 from sparkops.swap import wire
 from sparkops.swap.fleet_state import Report
-from sparkops.swap.intents import Intent, NothingToDo, Refused
+from sparkops.swap.intents import Intent, NothingToDo, Refused, changing
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import RankSpec
 from sparkops.swap.orders import Order
@@ -78,6 +78,7 @@ class Leadership:
             "key": lambda request: {"key": self.members.key(request), "term": self.members.own().term},
             "join": self.members.join,
             "peers": self._peers,
+            "resign": self._resign,
             "lead": self._take,
         }
 
@@ -171,6 +172,7 @@ class Leadership:
             lambda: self._contacts(service),
             self.log,
             lambda: self.members.reach.wake(),  # noqa: PLW0108 - new peers get another Reach
+            other=lambda: self.members.other,
             idle_s=self.idle_s,
         )
         threading.Thread(target=lead.run, args=(self.over,), name=f"lead {service}", daemon=True).start()
@@ -237,9 +239,23 @@ class Leadership:
                 raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops status {busy[0]} --follow")
             for service, lead in self.leads.items():
                 self._require_needed(service, lead, frozenset(peers))
-            if self.members.set_peers(peers):
+            if self.members.set_peers(peers, tuple(request.get("gateway", ()))):
                 for lead in self.leads.values():
                     lead.regroup(tuple(sorted(peers)))
+
+    def _resign(self, request: Request) -> None:
+        """Decide nothing more, and accept no intent: the guard of another node takes the lead, from these journals.
+
+        It is on the disk on return, and may be repeated. Raises Busy while a service changes.
+        """
+        with self.lock, ExitStack() as held:
+            self.members.require_lead(besides=request["to"])
+            for service, lead in self.leads.items():
+                held.enter_context(lead.lock)
+                if why := changing(lead.journal):
+                    raise Busy(why, next_step=free_step(service))
+            if not self.members.other:
+                self.members.resign(request["to"])
 
     def _require_needed(self, service: str, lead: Lead, peers: frozenset[str]) -> None:
         """Raise PlanRefused where a service runs on a node that is not among the peers: nobody would lead it there."""

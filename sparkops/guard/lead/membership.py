@@ -16,7 +16,7 @@ from sparkops.guard.disk.state import Membership, Peer, State
 from sparkops.guard.lead.operator_socket import Request
 from sparkops.guard.lead.peers import GuardLink, Reach
 from sparkops.guard.messages import derive
-from sparkops.swap import wire
+from sparkops.swap import trouble, wire
 from sparkops.swap.journal import Journal
 
 KEY_BYTES = 32
@@ -42,6 +42,12 @@ class Members:
         membership = self.state.membership()
         return membership is not None and membership.leader == self.node
 
+    @property
+    def other(self) -> str:
+        """The node whose guard leads this one; empty where this guard leads, or may."""
+        membership = self.state.membership()
+        return membership.leader if membership and membership.leader != self.node else ""
+
     def own(self) -> Membership:
         """Return the membership; without one, that of a leader without peers."""
         return self.state.membership() or self._fresh()
@@ -49,11 +55,16 @@ class Members:
     def _fresh(self) -> Membership:
         return Membership(self.node, secrets.token_bytes(KEY_BYTES), {})
 
-    def require_lead(self) -> None:
-        """Raise SparkopsError where another guard leads."""
-        if not self.leads:
+    def require_lead(self, besides: str = "") -> None:
+        """Raise SparkopsError where this guard does not lead, nor that of `besides`."""
+        other = self.other
+        if self.leads or (other and other == besides):
+            return
+        if not other:
             step = "Deploy again with an inventory whose `gateway.node` is the leader."
             raise SparkopsError(f"{self.node} does not lead this fleet", next_step=step)
+        step = f"Set `gateway.node: {other}` in the inventory; if its move was interrupted: {trouble.MOVE} {other}"
+        raise SparkopsError(f"{self.node} does not lead this fleet: {other} does", next_step=step)
 
     def key(self, request: Request) -> str:
         """Return the key of one guard. The first request makes the fleet's key."""
@@ -73,12 +84,23 @@ class Members:
                 self.state.write_membership(new)
                 self._renew()
 
-    def set_peers(self, peers: Mapping[str, Peer]) -> bool:
-        """Lead these other guards; False where it leads them already. Nothing may need the present ones."""
+    def resign(self, to: str) -> None:
+        """Lead no more. Until the guard of `to` takes the lead and is introduced, no message has a key that fits."""
+        old = self.own()
+        self.state.write_membership(replace(old, leader=to, key=secrets.token_bytes(KEY_BYTES), peers={}))
+        self._renew()
+
+    def set_peers(self, peers: Mapping[str, Peer], gateway: tuple[str, ...] = ()) -> bool:
+        """Lead these other guards; False where it leads them already. Nothing may need the present ones.
+
+        `gateway`: the addresses of an earlier gateway that still has requests.
+        """
         membership = self.own()
-        if self.state.membership() and self.leads and dict(membership.peers) == dict(peers):
+        same = self.state.membership() is not None and self.leads and dict(membership.peers) == dict(peers)
+        if not same or membership.gateway != gateway:
+            self.state.write_membership(replace(membership, peers=peers, gateway=gateway))
+        if same:
             return False
-        self.state.write_membership(replace(membership, peers=peers))
         self._renew()
         self.reach.start()
         return True
@@ -171,8 +193,10 @@ class RebuildRequests:
         for journal in journals:
             self.state.write_journal(journal)
         new = Membership(self.node, secrets.token_bytes(KEY_BYTES))
-        if old is not None:
+        if old is not None:  # an earlier gateway may still have requests: its addresses stay until `peers`
             former = old.former if leads else {**old.former, old.leader: old.key}
             peers, term = (old.peers, old.term + 1) if leads else ({}, joined)
-            new = replace(new, peers=peers, former=_kept(former, request), term=term, paths=old.paths)
+            new = replace(
+                new, peers=peers, former=_kept(former, request), gateway=old.gateway, term=term, paths=old.paths
+            )
         self.state.write_membership(replace(new, term=max(new.term, *(journal.term for journal in journals), 0)))

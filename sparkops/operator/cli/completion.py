@@ -25,7 +25,7 @@ NODE_VERBS = tuple(f"node {verb}" for verb in ("trust", "cordon", "uncordon", "d
 TAKES: Mapping[str, str] = {
     **dict.fromkeys((*RECIPE_VERBS, *MODEL_VERBS), "recipe"),
     **dict.fromkeys(SERVICE_VERBS, "service"),
-    **dict.fromkeys(("gateway rebuild", *NODE_VERBS), "node"),
+    **dict.fromkeys(("gateway move", "gateway rebuild", *NODE_VERBS), "node"),
 }
 """Kinds of arguments by verb."""
 SEVERAL = {"recipe render", "node trust"}

@@ -165,7 +165,10 @@ GROUPS: Mapping[str, Mapping[str, Verb | Family]] = {
     "Maintain": {
         "gateway": Family(
             "Manage the gateway",
-            {"rebuild": Verb("gateway", "rebuild", "Rebuild gateway and leader on NODE after their node is lost")},
+            {
+                "move": Verb("gateway", "move_", "Move gateway and leader to NODE while the old ones answer"),
+                "rebuild": Verb("gateway", "rebuild", "Rebuild gateway and leader on NODE after their node is lost"),
+            },
         ),
         "node": Family(
             "Add, maintain and remove nodes",

@@ -26,6 +26,7 @@ from sparkops.operator.fleet.guards.following import Accepted
 from sparkops.operator.fleet.guards.leader import Leader, connect_guard
 from sparkops.serving import service_state
 from sparkops.serving.service_state import ServiceState
+from sparkops.swap import trouble
 from sparkops.swap.model import Deployment
 
 POLL_S = 2.0
@@ -138,7 +139,8 @@ def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOp
     """
     states = sorted(_led(leader), key=_largest_first)
     if operation.node == node and not options.allow_downtime:
-        raise _refused_gateway(node, [state.journal.service for state in states if state.journal.active])
+        others = [name for name in operation.connected.members if name != node]
+        raise _refused_gateway(node, others, [state.journal.service for state in states if state.journal.active])
     cordons = operation.connected.on_each(leases.cordon_of)
     guests = {
         service
@@ -166,16 +168,14 @@ def _largest_first(state: ServiceState) -> tuple[float, str]:
     return -max((rank.claim_gib for rank in active.ranks), default=0.0) if active else 0.0, state.journal.service
 
 
-def _refused_gateway(node: str, services: Sequence[str]) -> PlanRefused:
+def _refused_gateway(node: str, others: Sequence[str], services: Sequence[str]) -> PlanRefused:
     """Return the refusal of a drain of the gateway's node, with what its loss costs."""
     count = f"{len(services)} service{'' if len(services) == 1 else 's'}"
     named = f"{count} ({', '.join(sorted(services))})" if services else count
     problem = f"{node} has the gateway: while it is down, clients reach 0 of {named}, and nothing can be changed"
-    step = (
-        f"Accept that: sparkops node drain {node} --allow-downtime\n"
-        'For longer work move the gateway first: docs/operations.md, "The gateway\'s node".'
-    )
-    return PlanRefused(problem, next_step=step)
+    move = [f"Move the gateway first: {trouble.MOVE} {others[0]}"] if others else []
+    accept = f"Accept that, and move the engines only: sparkops node drain {node} --allow-downtime"
+    return PlanRefused(problem, next_step="\n".join((*move, accept)))
 
 
 def _away(

@@ -306,3 +306,63 @@ def test_a_sender_that_could_garble_what_others_read_is_refused(by: str) -> None
     with pytest.raises(ValueError, match="by: expected up to 128 printable characters"):
         INTENT.validate_python({**stop, "by": by})
     assert INTENT.validate_python(stop) == Stop("i", 1), "that of an older client has none"
+
+
+def resigned(leadership: Leadership) -> None:
+    leadership.verbs()["resign"]({"to": "n2"})
+
+
+def test_a_leader_that_has_resigned_decides_nothing_and_keeps_its_journals(leadership: Leadership, wire: Wire) -> None:
+    """Also where it was the only guard, which no other one must confirm, and after a restart of its process."""
+    exchange(leadership, wire)
+    lead = leadership.leads["chat"]
+    alone = replace(lead.journal, peers=(), trouble="a switch failed", revision=5)
+    lead.lead(alone)
+
+    resigned(leadership)
+    resigned(leadership)
+
+    membership = leadership.state.membership()
+    assert membership is not None
+    assert (membership.leader, membership.peers, membership.key != bytes(32)) == ("n2", {}, True)
+    with pytest.raises(SparkopsError, match="n1 does not lead this fleet: n2 does") as refused:
+        leadership._intend(stop_request())
+    assert "sparkops gateway move n2" in refused.value.next_step
+    assert lead.intend(Forget("i", alone.revision)) == Refused("the guard of n2 leads", busy=True)
+    again = Leadership(leadership.state, leadership.node, leadership.follower, leadership.link, print)
+    for process in (leadership, again):
+        process.over.set()
+        led = process.leads.get("chat") or process._lead(alone)
+        led.fleet = FleetState()
+        assert led.turn() == led.idle_s
+        assert led.trouble() == "the lead is handed over to n2\nnext: sparkops gateway move n2"
+        assert process.led() == ()
+    assert leadership.state.journal("chat") == alone
+
+
+def stop_request() -> dict[str, Any]:
+    return {"service": "chat", "intent": {"id": "s", "revision": 5, "kind": "stop"}}
+
+
+def test_a_leader_does_not_resign_while_a_service_changes(leadership: Leadership) -> None:
+    leadership.leads["chat"].lead(
+        Journal("chat", "n1", ("n2",), term=2).begun("i1", Mode.FIRST, RELEASE, automatic=True)
+    )
+
+    with pytest.raises(Busy, match="a swap to q-1 is in phase 'prepare'"):
+        resigned(leadership)
+
+    assert leadership.members.leads
+
+
+def test_a_leader_keeps_the_addresses_of_an_earlier_gateway_until_it_is_told_of_none(leadership: Leadership) -> None:
+    peers = {"n2": {"address": "127.0.0.1", "port": 1}}
+    reach = leadership.members.reach
+
+    for gateway in (("10.0.0.1",), ()):
+        leadership.verbs()["peers"]({"peers": peers, "gateway": list(gateway)})
+
+        membership = leadership.state.membership()
+        assert membership is not None
+        assert membership.gateway == gateway
+    assert leadership.members.reach is reach, "its guards stay confirmed"

@@ -42,6 +42,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("deploy mine --node", "", ["spark-1", "spark-2"]),
         ("models copy mine --from", "spark-1", ["spark-1"]),
         ("prune -n spark-1 -n", "", ["spark-1", "spark-2"]),
+        ("gateway move", "", ["spark-1", "spark-2"]),
         ("gateway rebuild", "", ["spark-1", "spark-2"]),
         ("node trust spark-1", "", ["spark-2"]),
         ("probe my-chat --recipe", "min", ["mine"]),

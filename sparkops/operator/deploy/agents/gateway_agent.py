@@ -94,12 +94,18 @@ def agent(node: str, spec: GatewaySpec, guard: BuildOrder) -> Agent:
     )
 
 
-def remove(member: Member, agent: Agent, report: OnEvent) -> bool:
-    """Remove the gateway from a node that is no longer its node. Its volume stays."""
+def remove(member: Member, agent: Agent, report: OnEvent, drain_s: int = 0) -> bool:
+    """Remove the gateway from a node that is no longer its node, with its volume: hashes of keys, private key, routes.
+
+    Its ports close at once; open requests have `drain_s` seconds, or those of a replacement, to end.
+    """
     finish(member, agent, report)
-    report(Event(member.name, f"removing {agent.container}: the gateway runs on another node"))
+    open_s = max(drain_s, agent.version.stop_s)
+    text = f"removing {agent.container}: the gateway runs on another node; open requests have {open_s} s"
+    report(Event(member.name, text))
     for name in (agent.version.aside, agent.container):
-        discard(member, name, agent.version.stop_s)
+        discard(member, name, open_s)
+    member.node.run(commands.REMOVE_VOLUME)
     return True
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sparkops.errors import Interrupted
+from sparkops.errors import Interrupted, NeedsOperator
 from sparkops.node.agents import commands
 from sparkops.node.agents.container import answered
 from sparkops.node.member import Member
@@ -35,10 +35,13 @@ def read_copies(connected: Connected) -> dict[str, GuardCopies]:
     return {node: copies for node, copies in connected.all(read_copies).items() if copies is not None}
 
 
-def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: OnEvent) -> Mapping[str, str]:
+def rebuild_on(
+    connected: Connected, plan: Rebuild, specs: AgentSpecs, report: OnEvent, besides: Sequence[str] = ()
+) -> Mapping[str, str]:
     """Make the planned node lead with these journals and a new fleet key, and run the gateway there.
 
     Every step can be repeated. Keys of earlier leaders stay only for nodes that may not know the new one yet.
+    `besides`: addresses of an earlier gateway that still has requests.
     Returns by service why it does not serve after SERVE_S, with the next step; none that serves. Raises NodeError.
     """
     member, former = connected.member(plan.node), unaware(connected, plan)
@@ -50,9 +53,8 @@ def rebuild_on(connected: Connected, plan: Rebuild, specs: AgentSpecs, report: O
     answered(member, commands.CONTAINER, lambda: member.node.run(commands.READY))
     gateway_agent.ensure(member, specs.gateway, specs.guard, report, apply_gateway=True)
     guarded = {name: other for name, other in connected.members.items() if leases.guarded(other)}
-    membership.introduce(replace(connected, members=guarded), plan.node, specs.settings, former)
-    with leading(member) as leader:
-        return _until_served(leader, plan, report)
+    membership.introduce(replace(connected, members=guarded), plan.node, specs.settings, former, besides)
+    return until_served(member, plan, report)
 
 
 def unaware(connected: Connected, plan: Rebuild) -> frozenset[str]:
@@ -60,8 +62,8 @@ def unaware(connected: Connected, plan: Rebuild) -> frozenset[str]:
     return frozenset(connected.fleet.nodes) - plan.following
 
 
-def _until_served(leader: Leader, plan: Rebuild, report: OnEvent) -> dict[str, str]:
-    """Wait until each service serves, or needs an operator."""
+def until_served(member: Member, plan: Rebuild, report: OnEvent) -> dict[str, str]:
+    """Wait until each service serves behind the leader of this node. Returns by service why it does not by then."""
     services = [journal.service for journal in (*plan.journals, *plan.kept)]
 
     def missing() -> dict[str, str]:
@@ -72,8 +74,16 @@ def _until_served(leader: Leader, plan: Rebuild, report: OnEvent) -> dict[str, s
             report(Event(plan.node, f"waiting for {service}: {trouble.reason(why)}", lasting=False))
 
     interrupted = Interrupted("interrupted; the fleet continues", next_step="sparkops status")
-    waiting = Waiting(POLL_S, SERVE_S, leader.node.cancel, interrupted=interrupted)
-    return waiting.poll(missing, lambda missing: not missing, report_missing)
+    waiting = Waiting(POLL_S, SERVE_S, member.node.cancel, interrupted=interrupted)
+    with leading(member) as leader:
+        return waiting.poll(missing, lambda missing: not missing, report_missing)
+
+
+def needs_operator(failing: Mapping[str, str]) -> NeedsOperator:
+    """Return the error of services that do not serve, with the next steps of each once."""
+    problem = "\n".join(f"{service}: {trouble.reason(why)}" for service, why in failing.items())
+    steps = dict.fromkeys(step for why in failing.values() for step in why.partition(trouble.NEXT)[2].splitlines())
+    return NeedsOperator(problem, next_step="\n".join(steps))
 
 
 def failing(leader: Leader, service: str) -> str:

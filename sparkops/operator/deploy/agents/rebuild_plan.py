@@ -98,13 +98,25 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozense
     """
     if answering := sorted(without & set(copies_by_node)):
         raise UsageError(f"--without {answering[0]}: its guard answers", next_step="Drop --without for this node.")
+    newest = newest_of(copies_by_node)
+    _require_lost_leader(node, copies_by_node, newest)
+    _require_all(node, copies_by_node, newest, without)
+    return led_by(node, copies_by_node, without)
+
+
+def newest_of(copies_by_node: Mapping[str, GuardCopies]) -> dict[str, Journal]:
+    """Return the newest journal of each service."""
     newest: dict[str, Journal] = {}
     for journal in (journal for copies in copies_by_node.values() for journal in copies.known):
         present = newest.get(journal.service)
         if present is None or journal.position > present.position:
             newest[journal.service] = journal
-    _require_lost_leader(node, copies_by_node, newest)
-    _require_all(node, copies_by_node, newest, without)
+    return newest
+
+
+def led_by(node: str, copies_by_node: Mapping[str, GuardCopies], without: frozenset[str] = frozenset()) -> Rebuild:
+    """Return the plan that makes `node` the leader of the newest journals, whatever else leads."""
+    newest = newest_of(copies_by_node)
     own_copies = copies_by_node.get(node, GuardCopies(""))
     own_positions = {(journal.service, journal.position) for journal in own_copies.journals}
     kept = [journal for journal in newest.values() if (journal.service, journal.position) in own_positions]

@@ -156,6 +156,10 @@ class GuardConnection:
         """
         self.request("take", journals=[wire.plain(Journal, journal) for journal in journals], former=sorted(former))
 
+    def resign(self, to: str) -> None:
+        """Make the guard decide nothing more, for that of node `to` to take the lead. Raises Busy during a change."""
+        self.request("resign", to=to)
+
     def lease(self, kind: str, holder: str) -> None:
         """Take or renew a lease, until this stream ends. Raises Busy while other work blocks it."""
         self.request("lease", kind=kind, holder=holder)
@@ -193,13 +197,13 @@ class Leader(GuardConnection):
         """Return the key (hex) with which orders to a node's guard are signed, and the term of the last rebuild."""
         return self.read("key", lambda reply: (str(reply["key"]), int(reply["term"])), node=node)
 
-    def set_peers(self, peers: Mapping[str, tuple[str, int]], **settings: Any) -> None:
+    def set_peers(self, peers: Mapping[str, tuple[str, int]], gateway: Sequence[str] = (), **settings: Any) -> None:
         """Set addresses and ports of other nodes' guards for the leader.
 
-        `settings`: as for `join`.
+        `gateway`: the addresses of an earlier gateway that still has requests. `settings`: as for `join`.
         """
         addresses = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
-        self.request("peers", peers=addresses, **settings)
+        self.request("peers", peers=addresses, gateway=list(gateway), **settings)
 
     def lead(self, service: str, copies: Iterable[Journal]) -> None:
         """Make this guard lead a service. `copies`: its journals on other guards. Raises PlanRefused while it runs."""

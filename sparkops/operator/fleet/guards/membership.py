@@ -52,22 +52,29 @@ def introduce(
     gateway: str,
     settings: GuardSettings = GuardSettings(),
     former: Collection[str] | None = None,
+    besides: Sequence[str] = (),
 ) -> None:
     """Make the guards of all connected nodes follow the one beside the gateway, and give it their addresses.
 
     The leader keeps the address of a node that does not answer. `former`: the earlier leaders whose keys guards keep;
-    None: all. Raises the errors of all nodes at once.
+    None: all. `besides`: addresses of an earlier gateway that still has requests. Raises the errors of all nodes at
+    once.
     """
     fleet = connected.fleet
     others = [name for name in connected.members if name != gateway]
-    addresses = host.parse_addresses(connected.member(gateway).node.run(host.ADDRESSES).stdout)
+    addresses = (*addresses_of(connected.member(gateway)), *besides)
     sent = settings.request if former is None else {**settings.request, "former": sorted(former)}
     with leading(connected.member(gateway)) as leader:
         all_or_raise(
             on_each(others, lambda name: _join(leader, connected.member(name), addresses, sent), connected.cancel)
         )
         peers = _addresses(fleet, (name for name in fleet.nodes if name != gateway))
-        leader.set_peers(peers, **settings.request)
+        leader.set_peers(peers, besides, **settings.request)
+
+
+def addresses_of(member: Member) -> tuple[str, ...]:
+    """Return the addresses of a node, from which a gateway there sends requests. Raises NodeError."""
+    return tuple(host.parse_addresses(member.node.run(host.ADDRESSES).stdout))
 
 
 def dismiss(connected: Connected, gateway: str, node: str) -> None:
