@@ -77,12 +77,6 @@ class Peer:
             return json.dumps({"error": "the guard does not understand it", "next_step": "", "exit_code": 1}) + "\n"
         return json.dumps({"ok": ops[request.pop("op")](request)}) + "\n"
 
-    def _copies(self) -> dict[str, Any]:
-        """The reply of DIRECTORY/copies; without it that of a guard that no other one leads."""
-        file = self.directory / "copies"
-        alone = {"leader": self.node, "journals": [], "copies": [], "term": 0, "heard_ago_s": None, "problems": []}
-        return dict(json.loads(file.read_text())) if file.exists() else alone
-
     def cordon(self, node: str = "") -> Cordon:
         """The cordon of this node, or of another one, whose peer is beside this one."""
         file = (self.directory.parent / f"{node}.peer" if node else self.directory) / "cordon.json"
@@ -190,7 +184,7 @@ class Peer:
             return dict(json.loads((self.directory / "copies").read_text()))
         journals = [self.journal(file.stem) for file in sorted(self.directory.glob("*.journal"))]
         known = [(journal.leader, wire.plain(Journal, journal)) for journal in journals if journal]
-        leader, heard = json.loads(self.phase("follows") or '["n1", true]')
+        leader, heard = json.loads(self.phase("follows") or json.dumps([self.nodes[0], True]))
         return {
             "leader": leader,
             "journals": [journal for led_by, journal in known if led_by == self.node],

@@ -253,7 +253,7 @@ class Leadership:
             for service, lead in self.leads.items():
                 held.enter_context(lead.lock)
                 if why := changing(lead.journal):
-                    raise Busy(why, next_step=free_step(service))
+                    raise Busy(why, next_step=free_step(service, why))
             if not self.members.other:
                 self.members.resign(request["to"])
 

@@ -82,7 +82,8 @@ def current(state: ServiceState, without: frozenset[str] = frozenset()) -> Curre
     """
     journal, swap = state.journal, state.swap
     if journal.stopping:
-        raise Busy(f"{journal.service} is being stopped", next_step=free_step(journal.service))
+        why = f"{journal.service} is being stopped"
+        raise Busy(why, next_step=free_step(journal.service, why))
     unconfirmed = state.needs_operator.startswith(UNCONFIRMED)
     if swap and not unconfirmed and not (state.needs_operator and state.fails):
         problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"

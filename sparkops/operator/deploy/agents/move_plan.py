@@ -106,7 +106,7 @@ def _require_rest(journals: Iterable[Journal]) -> None:
     """Raise Busy while a service changes."""
     for journal in journals:
         if why := changing(journal):
-            raise Busy(why, next_step=free_step(journal.service))
+            raise Busy(why, next_step=free_step(journal.service, why))
 
 
 def _require_reached(node: str, journals: Iterable[Journal]) -> None:
