@@ -149,6 +149,7 @@ SURVEY = {
     "containers": [INSPECT],
     "engines": [{"healthy": True, "first": {}, "log": ENDED}],
     "gateway": ENDED,
+    "node": "n",
     "guard": {
         "services": "",
         "errors": f"Error: No such container: {CONTAINER}",

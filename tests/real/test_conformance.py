@@ -167,7 +167,8 @@ class Run:
                 rank = self._rank(role)
                 self.service.nodes.node(rank.node).exec("docker", "stop", rank.container)
             case Ask(verb=verb):
-                ran = self.service.cli(verb, self.service.name)
+                words = {"cancel": ("rollback",), "stop": ("stop", "--force")}.get(verb, (verb,))
+                ran = self.service.cli(*words, self.service.name)
                 assert ran.code == 0, ran.err
 
     def _rank(self, role: Role) -> RankSpec:

@@ -119,7 +119,11 @@ def test_a_warm_release_makes_room_for_the_next_one() -> None:
 def test_a_swap_in_progress_is_busy_with_the_commands_that_follow_and_cancel_it(phase: Phase) -> None:
     with pytest.raises(Busy, match=f"a swap to {NEW.id} is in phase '{phase}'") as caught:
         current(swapping(phase))
-    assert caught.value.next_step.splitlines() == ["sparkops status chat --follow", "sparkops rollback chat"]
+    assert caught.value.next_step.splitlines() == [
+        "sparkops status chat --follow",
+        "sparkops rollback chat",
+        "`--wait 10m` retries",
+    ]
 
 
 def test_a_swap_that_needs_an_operator_may_be_replaced_once_nothing_answers() -> None:

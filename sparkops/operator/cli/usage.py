@@ -9,7 +9,7 @@ from sparkops.errors import UsageError
 from sparkops.names import did_you_mean
 
 EXTRA = re.compile(r"Got unexpected extra argument\(s\) \((.*)\)", re.DOTALL)
-COERCED = re.compile(r"Input should be (.*?)(?:, unable to parse.*)?", re.DOTALL)
+COERCED = "Input should be "
 
 
 def translated(error: Any) -> UsageError:
@@ -39,8 +39,8 @@ def _problem(error: Any, verb: str) -> tuple[str, str]:
 def _of_value(error: Any, verb: str, message: str) -> str:
     """Return what is wrong with the value of an option, or with the words besides options."""
     if getattr(error, "param", None) is not None:
-        coerced = COERCED.fullmatch(message)
-        return f"{_name(error.param)}: {f'expected {coerced[1]}' if coerced else message}"
+        wanted = message.removeprefix(COERCED).partition(", unable to parse")[0]
+        return f"{_name(error.param)}: {f'expected {wanted}' if message.startswith(COERCED) else message}"
     if extra := EXTRA.fullmatch(message):
         return f"{verb}unexpected argument: {extra[1]}"
     if message == "Missing command.":

@@ -219,7 +219,7 @@ RENAMED: Mapping[str, Sequence[str]] = {
     "uninstall": ("node uninstall NODE",),
 }
 """By a name that is no verb, or no longer: the commands that do it. The first word in capitals is its argument."""
-ARGUMENT = re.compile(r"\[?\b[A-Z]+\b\]?")
+ARGUMENT = re.compile(r"\[?[A-Z]+\]?")
 
 
 def unknown(name: str, rest: Sequence[str], known: Iterable[str], path: str) -> UsageError:

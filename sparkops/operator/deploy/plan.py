@@ -322,7 +322,7 @@ def plan(
     if busy:
         raise busy
     up = _up(release, options)
-    needs = f"needs: {', '.join(lacks)} ({up} brings {'it' if len(lacks) == 1 else 'them'})"
+    needs = f"needs: {', '.join(lacks)} ({up} brings {'it' if [*lacks] == ['image'] else 'them'})"
     if ways:
         raise PlanRefused("\n".join([f"{release.id} {needs}", *ways, *short, *partly]), next_step=up)
     refused += [*partly, f"  {needs}"] if lacks else []

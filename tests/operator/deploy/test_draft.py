@@ -18,7 +18,7 @@ WITH_DRAFT = release(model={"draft": {"id": "org/draft", "path": "draft"}})
 def test_a_node_without_the_draft_is_refused() -> None:
     lacking = refusal(Current(), of=WITH_DRAFT, n1=on(90))
 
-    assert "the weights in /srv/models/draft: not found" in str(lacking)
+    assert "needs: weights (sparkops up q brings them)" in str(lacking)
 
 
 def test_a_node_with_both_is_accepted() -> None:

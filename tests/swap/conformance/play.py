@@ -20,7 +20,11 @@ from tests.swap.simulation.views import Health
 from tests.swap.simulation.world import Gateway, Leader, Machine, World
 
 NODES = {"n1": "n1", "n2": "n2"}
-VERBS: Mapping[str, Callable[[str, int], Intent]] = {"cancel": Cancel, "promote": Promote, "stop": Stop}
+VERBS: Mapping[str, Callable[[str, int], Intent]] = {
+    "cancel": Cancel,
+    "promote": Promote,
+    "stop": lambda id_, revision: Stop(id_, revision, force=True),
+}
 ENGINES = {Role.OLD: "a-r0", Role.NEW: "b-r0"}
 
 

@@ -7,7 +7,7 @@ from itertools import permutations, product
 
 from sparkops.names import Slot
 from sparkops.swap.fleet_state import GatewayView
-from sparkops.swap.intents import Cancel, Deploy, Forget, Hold, Intent, Promote, Reply, Stop, accept
+from sparkops.swap.intents import Cancel, Deploy, EndWarm, Forget, Hold, Intent, Promote, Reply, Stop, accept
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, RankSpec, Replica
 from sparkops.swap.rebuild import rebuilt
@@ -230,6 +230,7 @@ def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, 
         ("promote", Promote),
         ("stop", lambda id_, revision: Stop(id_, revision, force=True)),
         ("forget", Forget),
+        ("end warm", EndWarm),
         ("hold", lambda id_, revision: Hold(id_, revision, "exam")),
         ("move", _move(journal)),
         *((f"deploy back ({mode})", _back(journal, mode)) for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)),
