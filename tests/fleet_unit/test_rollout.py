@@ -53,7 +53,7 @@ def test_a_service_on_hold_changes_no_guard(make: Make) -> None:
     error = refused(world, world.release("1"))
 
     assert (type(error), str(error)) == (Busy, "chat is on hold: fair")
-    assert error.next_step == "sparkops status; `--wait 10m` retries; sparkops status chat --follow"
+    assert error.next_step == "sparkops hold chat --off"
     assert untouched(world)
 
 

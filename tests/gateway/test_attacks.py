@@ -535,14 +535,13 @@ def test_a_page_of_a_named_site_may_call_a_service(browsed: Attacked, port: str)
     path = "/chat/v1/chat/completions" if port == "one" else "/v1/chat/completions"
     allowed = f"\r\naccess-control-allow-origin: {ORIGIN}\r\n".encode()
     asked = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,content-type")
-    browsed.engine.received.clear()
     preflight = browsed.send(
         post(f"Origin: {ORIGIN}", *asked, path=path, method="OPTIONS", body=b""), browsed.ports[port]
     )
     assert preflight.startswith(b"HTTP/1.1 204 ")
     assert allowed in preflight
     assert b"\r\naccess-control-allow-headers: authorization,content-type\r\n" in preflight
-    assert not browsed.engine.received
+    assert not [got for got in browsed.engine.received if got.head.startswith(b"OPTIONS")]
 
     reply = browsed.send(post("Connection: close", f"Origin: {ORIGIN}", LENGTH, path=path), browsed.ports[port])
     assert reply.startswith(b"HTTP/1.1 200 ")

@@ -95,7 +95,7 @@ def init(
     names = discovery.names(list(routes), known)
     rename(draft.known_hosts, {name: new for name, new in names.items() if name in known})
     routes, known, lost = _renamed(routes, names), _renamed(known, names), _renamed(lost, names)
-    reasons = {name: str(error).partition(": ")[2] or str(error) for name, error in lost.items()}
+    reasons = {name: getattr(error, "problem", str(error)) for name, error in lost.items()}
     text = visible(discovery.inventory(routes, known, reasons))
     write(settings.inventory, f"{text}{SEAL}{_digest(text)}\n")
     say(f"wrote {settings.inventory}")

@@ -152,7 +152,7 @@ def test_intents_are_refused_while_agents_change_and_accepted_afterwards(leaders
 
     assert (refused["result"], refused["code"]) == ("refused", 4)
     assert refused["why"] == "no intent is accepted during the change of agents by ann@laptop"
-    assert intend(leadership, "hold", reason="")["result"] == "accepted"
+    assert intend(leadership, "stop")["result"] == "accepted"
 
 
 def test_agents_do_not_change_while_a_service_does(leadership: Leadership) -> None:

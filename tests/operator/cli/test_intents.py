@@ -183,8 +183,8 @@ def test_a_hold_blocks_with_4_also_after_a_wait_and_names_who_and_its_end(sparko
 
     ran = sparkops("stop", "chat", "--wait", "1", "--json")
 
-    assert (ran.code, ran.json["exit_code"], ran.json["error"]) == (4, 4, "chat is on hold: fair")
-    assert "waiting: chat is on hold: fair" in ran.err
+    assert (ran.code, ran.json["exit_code"], ran.json["error"]) == (4, 4, held)
+    assert f"waiting: {held}" in ran.err
     assert ran.err.splitlines()[-2:] == [f"sparkops: {held}", "  next: sparkops hold chat --off"]
     assert "chat is on hold: maintenance, by " in sparkops("hold", "chat").err
     assert sparkops("hold", "chat", "--off").err == "chat: hold ended\n"

@@ -80,7 +80,9 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
     sent = {"leader": "n1", "key": "k", "term": 3, "gateway": ["10.0.0.1"], "monitoring": None, "webhook": None}
     assert peer.requests("join") == [{"op": "join", **sent}]
     peers = {"n2": {"address": "10.0.0.2", "port": 10844}}
-    assert peer.requests("peers") == [{"op": "peers", "peers": peers, "monitoring": None, "webhook": None}]
+    assert peer.requests("peers") == [
+        {"op": "peers", "peers": peers, "gateway": [], "monitoring": None, "webhook": None}
+    ]
     assert peer.requests("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
 
 
