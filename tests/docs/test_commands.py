@@ -21,7 +21,7 @@ from sparkops.operator.cli.verbs import VERBS
 from tests.docs.pages import PAGES, Page
 from tests.places import ROOT
 
-COMMAND = re.compile(r"(?:^|^[$#] |: )(sparkops (?!\.).+)$")
+COMMAND = re.compile(r"(?:^|^[$#] |\bnext: )(sparkops (?!\.).+)$")
 PLACEHOLDER = re.compile(r"[A-Z]{3,}(\.\.\.)?|\.\.\.")
 SHELL = {">", "|", "&&", ";"}
 PATH = re.compile(r"(?:[\w.-]+/)+[\w.*-]+\.(?:py|md|yaml|j2|cfg|patch|svg|jsonl|lock)")
