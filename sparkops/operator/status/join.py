@@ -135,12 +135,12 @@ def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
 
 
 def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.ServiceRow:
-    live, state = service.live.container if service.live else None, _state(service)
+    state = _state(service)
     return picture.ServiceRow(
         name=service.name,
         url=gateway.url(service.front.port) if gateway and service.front else None,
         state=state,
-        live=picture.Live(slot=live.slot, release=live.release, image=live.image) if live else None,
+        live=_live(service),
         swap=next((swap for journal in service.journals if (swap := _swap(journal))), None),
         warm=next((warm for state in service.states if (warm := _warm(state))), None),
         waiting=_waiting(service.front.hold) if service.front and service.front.hold else None,
@@ -159,6 +159,14 @@ def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.Se
         unread=_unread(service) or None,
         next_step=_start(service, state) or None,
     )
+
+
+def _live(service: ServiceReport) -> picture.Live | None:
+    if service.live is None:
+        return None
+    head, changes = service.live.container, service.live_changes
+    known = None if changes is None else [*changes]
+    return picture.Live(slot=head.slot, release=head.release, image=head.image, changes=known)
 
 
 def _start(service: ServiceReport, state: picture.State) -> str:

@@ -22,6 +22,7 @@ from sparkops.node.survey.commands import EVENTS
 from sparkops.operator.fleet.guards import replies
 from sparkops.operator.fleet.guards.replies import refusal, unfit
 from sparkops.operator.status.picture import Health, Source
+from sparkops.redact import redacted
 from sparkops.serving import service_state
 from sparkops.serving.service_state import ServiceState
 from sparkops.serving.watch.finding import EngineFinding, read_findings
@@ -159,6 +160,13 @@ class ServiceReport:
         return next((head for head in heads if _place(head.container) == place), None)
 
     @property
+    def live_changes(self) -> tuple[str, ...] | None:
+        """The `--set` with which the release of `live` was deployed, as its journal has it; None if unknown."""
+        place = _place(self.live.container) if self.live else None
+        known = (deployment for deployment in self._deployments if _place_of(deployment) == place)
+        return next(map(_changes, known), None)
+
+    @property
     def live_ranks(self) -> Sequence[RankReport]:
         """All ranks of the replica of `live`."""
         return next((ranks for ranks in replicas(self.ranks) if self.live in ranks), ())
@@ -255,6 +263,17 @@ def _place(container: Container) -> tuple[str, str]:
 
 def _place_of(deployment: Deployment) -> tuple[str, str]:
     return deployment.release, deployment.slot.value
+
+
+def _changes(deployment: Deployment) -> tuple[str, ...] | None:
+    """Return the `--set` of a deployment; None where another version wrote its spec.
+
+    Reads this key alone: the class of a spec imports those of recipes, which take longer than the nodes' replies.
+    """
+    try:
+        return tuple(redacted(str(change)) for change in foreign.loads(next(deployment.heads).spec)["changes"])
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def _ended(journal: Journal) -> bool:

@@ -147,6 +147,9 @@ class Live:
     """ID of the release."""
     image: str
     """ID of its image, sha256:..."""
+    changes: list[str] | None = None
+    """KEY=VALUE of each `--set` of its deploy, which the next deploy loses if it does not repeat it; null if
+    unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

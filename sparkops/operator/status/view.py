@@ -6,6 +6,7 @@ import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from sparkops.command import quote
 from sparkops.node.host import Gpu
 from sparkops.operator.status import picture
 from sparkops.operator.status.join import ENDED_WELL, GUARD_DOWN, GUARD_SILENT, INVENTORY, URGENCY
@@ -15,8 +16,6 @@ from sparkops.operator.status.picture import NodeRow, Source
 Cell = tuple[str, str]
 """Text and colour; without a colour empty."""
 Line = tuple[Cell, ...]
-Place = tuple[str, str] | None
-"""Release and slot of the active release, which may move from one slot to the other; None without one."""
 BAD, BUSY, GOOD, FAINT, STRONG = "red", "yellow", "green", "bright_black", "bold"
 COLORS = {
     **dict.fromkeys(("healthy", "up", "ok", "reachable"), GOOD),
@@ -152,7 +151,6 @@ def _service(service: picture.ServiceRow, width: int, *, whole: bool) -> Iterato
         yield from _folded(_waiting(service.waiting), "  ", BUSY, width)
     if service.hold:
         yield from _folded(f"on hold: {service.hold}", "  ", BUSY, width)
-    active = (service.live.release, service.live.slot) if service.live else None
     hidden, compact = 0, service.state == "stopped" and not whole
     for replica in service.replicas:
         shown = [
@@ -162,7 +160,9 @@ def _service(service: picture.ServiceRow, width: int, *, whole: bool) -> Iterato
         ]
         hidden += len(replica.ranks) - len(shown)
         if shown:
-            yield from _replica(replica, shown, active, width)
+            live = service.live
+            active = live if live and (live.release, live.slot) == (replica.release, replica.slot) else None
+            yield from _replica(replica, shown, active, width, whole=whole)
     if hidden:
         yield from _folded(f"and {hidden} stopped: sparkops status {service.name}", "  ", FAINT, width)
     for event in service.events if whole or _is_news(service) else ():
@@ -195,11 +195,20 @@ def _waiting(row: picture.WaitingRow) -> str:
 
 
 def _replica(
-    replica: picture.ReplicaRow, ranks: Sequence[picture.RankRow], active: Place, width: int
+    replica: picture.ReplicaRow,
+    ranks: Sequence[picture.RankRow],
+    active: picture.Live | None,
+    width: int,
+    *,
+    whole: bool,
 ) -> Iterator[Line]:
-    mark = "  active" if (replica.release, replica.slot) == active else ""
+    """Yield a replica. `active`: the release that answers, if it is this replica's, in whichever slot it is."""
     title = f"  {replica.slot:<5}  {replica.release}  age {age(replica.age_s)}"
-    yield from _cut([((title, ""), (mark, GOOD))], width)
+    changes = (active and active.changes) or ()
+    short = "  with --set" if changes and not whole else ""
+    yield from _cut([((title, ""), ("  active" if active else "", GOOD), (short, ""))], width)
+    for change in changes if whole else ():
+        yield from _folded(f"--set {quote(change)}", "    ", "", width)
     for rank, row in zip(ranks, _aligned(map(_rank, ranks), "    "), strict=True):
         yield from _cut([row], width)
         yield from _load(rank, width)

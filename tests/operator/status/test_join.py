@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sparkops.config.addresses import GatewayAddress
+from sparkops.config.release import Rank, Release
 from sparkops.engines.load import Load, Rates
 from sparkops.errors import NotReachable, NotReady, SparkopsError
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, SlotFacts
@@ -28,8 +29,8 @@ from sparkops.operator.status.picture import (
 )
 from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Mode, Phase
-from tests.examples import HOST, IMAGE_ID, container, rank
+from sparkops.swap.model import Mode, Phase, Replica
+from tests.examples import HOST, IMAGE_ID, INPUTS, container, rank, recipe
 from tests.operator.deploy.states import deployed
 
 RATES = Rates(31.26, ttft_s=0.21049, kv_use=0.5, prefix_hits=0.25, draft_accepted=None)
@@ -90,6 +91,30 @@ def test_a_healthy_service() -> None:
         gateway=None,
         drift=[],
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes"),
+    [
+        (None, ["serve.args.a=1", "model.url=https://***@hub/m"]),
+        ('{"recipe": {}}', None),
+        ('{"recipe": {}, "changes": []}', []),
+        ("", None),
+    ],
+    ids=["this version's", "another version's", "without --set", "without a spec"],
+)
+def test_the_set_of_the_release_that_serves_is_that_of_its_journal(spec: str | None, changes: list[str] | None) -> None:
+    of = Release(recipe().with_changes(["serve.args.a=1", "model.url=https://me:secret@hub/m"]), INPUTS)
+    active = deployed(of)
+    if spec is not None:
+        active = replace(active, replicas=(Replica(tuple(replace(rank, spec=spec) for rank in active.ranks)),))
+    serving = RankReport(container(Rank(of, Slot.BLUE, "n1")), Health.OK)
+    states = (ServiceState(Journal("chat", "n1", revision=3, active=active)),)
+
+    [service] = join(["n1"], {"n1": NodeReport("n1", HOST, (serving,), None, states)}).services
+
+    assert service.live
+    assert service.live.changes == changes
 
 
 def test_an_empty_fleet_has_nodes_and_no_service() -> None:

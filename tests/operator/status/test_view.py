@@ -287,6 +287,19 @@ def test_a_container_of_a_node_that_was_not_read_is_shown_as_reported_or_unknown
     assert "    spark-3  unknown  up -  port -  not read, no report" in shown
 
 
+def test_the_set_of_the_active_release_is_a_mark_and_whole_where_one_service_is_asked_for() -> None:
+    live = Live(slot="blue", release=OLD, image="sha256:a", changes=["serve.args.a=1", "serve.env.B=x y"])
+    status = replace(STATUS, services=[replace(SERVICE, live=live)])
+    title = f"  blue   {OLD}  age 3 d  active"
+
+    short = texts(status)
+    whole = ["".join(text for text, _ in line) for line in lines(status, whole=True)]
+
+    assert f"{title}  with --set" in short
+    assert not [line for line in short if "args.a" in line]
+    assert whole[whole.index(title) + 1 :][:2] == ["    --set serve.args.a=1", "    --set 'serve.env.B=x y'"]
+
+
 def test_a_release_in_both_slots_is_active_in_one() -> None:
     """It moves from one node to another."""
     moves = [ReplicaRow(release=OLD, slot=slot, age_s=70.0, ranks=[rank()]) for slot in ("blue", "green")]
