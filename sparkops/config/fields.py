@@ -267,8 +267,8 @@ AbsolutePath = Annotated[str, matching(r"/[^\x00-\x1f:,]*", "an absolute path wi
 Host = Annotated[
     str,
     matching(
-        r"[A-Za-z0-9_][A-Za-z0-9_:%-]{0,62}(\.[A-Za-z0-9_:%-]{1,63})*\.?",
-        "a host name of labels up to 63 characters, or an IP address",
+        r"(?![^:]*:[^:]*$)[A-Za-z0-9_][A-Za-z0-9_:%-]{0,62}(\.[A-Za-z0-9_:%-]{1,63})*\.?",
+        "a host name of labels up to 63 characters, or an IP address, without a port",
     ),
 ]
 WebOrigin = Annotated[

@@ -42,7 +42,7 @@ KINDS = {
 JARGON: Mapping[str, str] = {
     r"found character '\\t' that cannot start any token": "a tab; indent with spaces",
     r"expected <block end>, but found '<(block mapping|block sequence) start>'": (
-        "this line is indented deeper than those before it"
+        "no line above has the indent of this line"
     ),
     r"expected <block end>, but found .*": "this line does not continue the lines before it; check indent and quotes",
     r"mapping values are not allowed here": "a second colon; put the value in quotes, or check the indent",
@@ -51,6 +51,8 @@ JARGON: Mapping[str, str] = {
     r"expected ',' or '[]}]', but got .*": "a list or mapping in brackets is not closed",
     r"expected the node content, but found .*": "a value is missing, or a list or mapping in brackets is not closed",
     r"found character .* that cannot start any token": "text that begins with this character needs quotes",
+    r"unacceptable character .*: special characters are not allowed": "a control character",
+    r"unacceptable character .*": "not text in UTF-8",
     r"found unexpected end of stream": "a quote is not closed",
     r"found unknown escape character .*": "an unknown escape; put the text in single quotes",
     r"found undefined alias .*": "an alias without an anchor; put text that begins with * in quotes",
@@ -168,14 +170,19 @@ def _problem(details: ErrorDetails, parts: Collection[str | int]) -> tuple[Locat
     if details["type"] == "missing":
         return (*around, last), "missing, but required"  # other values may have a key of this name
     if details["type"] in NO_NUMBER and (named := units.unit(str(last))):
-        return where, f"expected {units.EXPECTED[named]}; got {details['input']!r}"
+        return where, f"expected {units.EXPECTED[named]}; got {_shown(details['input'])}"
     problem = re.sub(r"^(Input should|[A-Z]\w+ should|Value error,)( be| have| match)?", r"expected", details["msg"])
     problem = re.sub(r"(greater|less) than or equal to", lambda bound: BOUNDS[bound[1]], problem)
     problem = re.sub(r"a valid (\w+)", lambda kind: KINDS.get(kind[1], kind[0]), problem)
     problem = re.sub(r" or instance of \w+| after validation.*|, unable to parse.*", "", problem)
     got = details.get("input")
     shown = "got" not in problem and (isinstance(got, str | int | float | bool) or got is None)
-    return where, problem + (f", got {got!r}" if shown else "")
+    return where, problem + (f", got {_shown(got)}" if shown else "")
+
+
+def _shown(value: object) -> str:
+    """Return a value of a file as a message shows it."""
+    return "nothing" if value is None else repr(value)
 
 
 def _text(source: Source) -> bytes:
@@ -194,7 +201,7 @@ def _compose(source: Source, where: Location, text: str | bytes) -> yaml.Node | 
         problem = str(error.problem) if isinstance(error, TooMuch) else f"not YAML: {_meant(str(error.problem))}"
         raise ConfigError(source.file, line, dotted(where), problem) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # not UTF-8, or a character past the last one
-        raise source.fail(where, f"not YAML: {str(error).splitlines()[0]}") from None
+        raise source.fail(where, f"not YAML: {_meant(str(error).splitlines()[0])}") from None
 
 
 def _meant(problem: str) -> str:

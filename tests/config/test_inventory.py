@@ -162,7 +162,7 @@ def test_a_node_that_is_not_there_names_those_that_are() -> None:
         load("nodes: {a: {address: h}, b: {address: h2}}").node("c")
 
 
-HOST = "a host name of labels up to 63 characters, or an IP address"
+HOST = "a host name of labels up to 63 characters, or an IP address, without a port"
 NODE = "nodes:\n  a:\n    address: h\n    "
 PLAIN = "expected a plain value: no shell expands $NAME, $(...), ${...} or backticks"
 LOCAL = "expected a path that does not begin with a dash"

@@ -311,6 +311,12 @@ class Machine:
                 hangs.wait()
             known = {"json": json.dumps(self.containers[name]).encode(), "logs": self.log(name).encode()}
             return 200, known.get(kind, STATS)
+        if path.endswith("/version"):
+            return 200, b'{"Version": "28.0.0", "ApiVersion": "1.43"}'
+        if "/images/json" in path:
+            return 200, b"[]"
+        if path.split("?", maxsplit=1)[0].endswith("/volumes"):
+            return 200, b'{"Volumes": []}'
         if "/images/" in path and not self.built:
             return 404, b'{"message": "No such image"}'
         held = {"Os": "linux", "Architecture": "arm64", "Size": 1, "RootFS": {"Layers": [self.layer]}, "Config": {}}

@@ -199,7 +199,7 @@ def _draft(settings: Settings, routes: Routes) -> Fleet:
         return _checked(settings.inventory, discovery.inventory(routes, {}, {}))
     except ConfigError as error:  # its file and lines are gone, the command line is what the operator can correct
         problems = [re.sub(r"^.*?:\d+: ", "", line) for line in str(error).splitlines()]
-        step = "Pass host names or IP addresses, and the SSH user with --user USER."
+        step = "Pass the host name or IP address of each node once; SSH takes a port from ~/.ssh/config."
         raise UsageError("\n".join(problems), next_step=step) from None
 
 

@@ -73,7 +73,7 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             raise SystemExit(UsageError.exit_code) from None
-        _end(translated(error), words)
+        _end(translated(error, words), words)
     except typer.Abort:
         _end(Interrupted("the question has no answer; nothing was changed"), words)
     except OSError as error:

@@ -22,6 +22,8 @@ def load_fleet(settings: Settings) -> Fleet:
     if not settings.inventory.exists():
         step = "Create one with `sparkops init`, or pass --inventory FILE."
         raise UsageError(f"inventory not found: {settings.inventory}", next_step=step)
+    if settings.inventory.is_dir():
+        raise UsageError(f"{settings.inventory} is a directory", next_step="Pass a file with --inventory.")
     return inventory.load(settings.inventory)
 
 

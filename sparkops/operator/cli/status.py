@@ -12,6 +12,7 @@ import typer
 
 from sparkops.config import addresses
 from sparkops.errors import UsageError
+from sparkops.names import did_you_mean
 from sparkops.operator.cli.options import JSON, Settings
 from sparkops.operator.status.clients import CLIENTS
 from sparkops.operator.status.read import Reader
@@ -76,7 +77,8 @@ def _follow(settings: Settings, service: str | None, *, json: bool, other: bool)
 def _show_client(settings: Settings, client: str, service: str | None, *, json: bool, other: bool) -> None:
     """Print the configuration of a client. Raises UsageError for the name of none, and with `other` options."""
     if client not in CLIENTS:
-        raise UsageError(f"--client: unknown client {client}, expected one of: {', '.join(CLIENTS)}")
+        near = did_you_mean(client, CLIENTS).strip()
+        raise UsageError(f"--client: unknown client {client}, expected one of: {', '.join(CLIENTS)}", next_step=near)
     if other:
         raise UsageError("--client: does not go with --watch and --gpu", next_step=f"sparkops status --client {client}")
     module = import_module("sparkops.operator.cli.clients")  # imports what reads an engine

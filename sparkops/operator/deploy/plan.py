@@ -128,7 +128,7 @@ class Site:
             if item.running and item.name not in self.stops and item.service != recipe.service:
                 others[item.service] = others.get(item.service, 0.0) + item.claim_gib
         frees = [f"sparkops stop {service} (frees {claim_gib:g} GiB)" for service, claim_gib in others.items()]
-        room = f"Free memory on {node}: {' or '.join(frees) or 'sparkops status shows what is used'}"
+        room = f"Free memory on {node}: {' or '.join(frees) or '`sparkops status` shows what is used'}"
         return f"{room}; or use a node with more: --node; or lower what it takes: sparkops fit {recipe.name}"
 
     def _ending(self) -> Busy | None:

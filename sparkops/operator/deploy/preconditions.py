@@ -86,7 +86,7 @@ def current(state: ServiceState, without: frozenset[str] = frozenset()) -> Curre
         raise Busy(why, next_step=free_step(journal.service, why))
     unconfirmed = state.needs_operator.startswith(UNCONFIRMED)
     if swap and not unconfirmed and not (state.needs_operator and state.fails):
-        problem = f"a swap to {swap.target.release} is in phase '{swap.phase}'"
+        problem = f"{journal.service}: a swap to {swap.target.release} is in phase '{swap.phase}'"
         raise Busy(problem, next_step="\n".join((*ways_out(journal.service), "`--wait 10m` retries")))
     source = kept(journal, without, fails=state.fails, stuck=bool(state.needs_operator))
     active = journal.active.slot if journal.active else None

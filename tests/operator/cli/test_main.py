@@ -67,7 +67,7 @@ def test_a_wrong_command_line_ends_with_2(sparkops: Sparkops, argv: list[str]) -
         (["logs"], "logs: SERVICE is missing", "sparkops logs --help"),
         (["models", "copy", "x"], "models copy: --from is missing", "sparkops models copy --help"),
         (["rollback", "one", "two"], "rollback: unexpected argument: two", "sparkops rollback --help"),
-        (["stop", "x", "--wait"], "--wait: its value is missing", "sparkops VERB --help"),
+        (["stop", "x", "--wait"], "--wait: its value is missing", "sparkops stop --help"),
     ],
     ids=str,
 )

@@ -278,11 +278,11 @@ def test_init_with_an_address_that_is_none_leaves_no_file(sparkops: Sparkops) ->
 
     assert ran.code == 2
     assert (
-        "nodes.spark-1.address: expected a host name of labels up to 63 characters, or an IP address, got 'a b'"
-        in ran.err
+        "nodes.spark-1.address: expected a host name of labels up to 63 characters, or an IP address, without a port,"
+        " got 'a b'" in ran.err
     )
     assert ran.err.startswith("sparkops: nodes.")  # not a file that is gone
-    assert "next: Pass host names or IP addresses, and the SSH user with --user USER.\n" in ran.err
+    assert "next: Pass the host name or IP address of each node once; SSH takes a port from ~/.ssh/config.\n" in ran.err
     assert [file.name for file in Path().iterdir() if "inventory" in file.name] == []
 
 

@@ -105,7 +105,7 @@ def test_a_pair_that_fits_nowhere_names_what_frees_memory_on_each_node_that_is_s
         "  first on n1: 30.0 GiB available - 40 claimed: 10.0 GiB short",
         "  first on n2: 20.0 GiB available - 40 claimed: 20.0 GiB short",
     ]
-    frees = "sparkops status shows what is used; or use a node with more: --node"
+    frees = "`sparkops status` shows what is used; or use a node with more: --node"
     assert error.next_step.splitlines() == [
         f"Free memory on {node}: {frees}; or lower what it takes: sparkops fit q" for node in ("n1", "n2")
     ]

@@ -49,7 +49,7 @@ def test_in_place_too_must_fit() -> None:
     error = refusal(options=DeployOptions(allow_downtime=True), n1=on(5, runs(OLD, Slot.BLUE, gib=30)))
 
     assert reasons(error)[-1] == "  in-place on n1: 5.0 GiB available + 30 freed - 40 claimed: 5.0 GiB short"
-    assert error.next_step == room("n1", "sparkops status shows what is used")
+    assert error.next_step == room("n1", "`sparkops status` shows what is used")
 
 
 def test_a_first_deploy_that_fits_nowhere_names_what_frees_memory_on_each_node() -> None:
@@ -58,7 +58,7 @@ def test_a_first_deploy_that_fits_nowhere_names_what_frees_memory_on_each_node()
     error = refusal(Current(), n1=on(5, other), n2=on(30))
 
     assert error.next_step.splitlines() == [
-        room("n2", "sparkops status shows what is used"),
+        room("n2", "`sparkops status` shows what is used"),
         room("n1", "sparkops stop embed (frees 30 GiB)"),
     ]
 
@@ -72,7 +72,7 @@ def test_a_forced_mode_that_does_not_fit_is_refused_with_its_own_reason_only() -
     error = refusal(options=DeployOptions(mode=Mode.BESIDE, allow_downtime=True), n1=on(50, BLUE_RUNS), n2=on(90))
 
     assert reasons(error) == ["  beside on n1: 50.0 GiB available - 15 reserved - 40 claimed: 5.0 GiB short"]
-    assert error.next_step == room("n1", "sparkops status shows what is used")
+    assert error.next_step == room("n1", "`sparkops status` shows what is used")
 
 
 def test_a_forced_mode_without_a_node_for_it_says_so() -> None:
@@ -161,7 +161,7 @@ def test_a_node_that_lacks_something_is_refused_with_what_it_lacks() -> None:
         "  across on n2: the weights in /srv/models/q: no config.json",
         "  needs: image, weights (sparkops up q --node n2 brings them)",
     ]
-    assert error.next_step == room("n2", "sparkops status shows what is used")
+    assert error.next_step == room("n2", "`sparkops status` shows what is used")
 
 
 def test_what_up_brings_is_named_once_with_the_memory_of_each_node_and_the_command_that_leads_on() -> None:

@@ -71,7 +71,7 @@ def test_a_refusal_for_the_memory_beside_a_discrete_gpu_names_what_frees_it(obse
     error = refusal(Current(), of=NEW, n1=observed)
 
     assert str(error).splitlines()[1:] == [f"  first on n1: {reason}"]
-    frees = "sparkops status shows what is used; or use a node with more: --node"
+    frees = "`sparkops status` shows what is used; or use a node with more: --node"
     assert error.next_step == f"Free memory on n1: {frees}; or lower what it takes: sparkops fit q"
 
 
