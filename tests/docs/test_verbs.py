@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sparkops.operator.cli.described import FILE
 from sparkops.operator.cli.verbs import VERBS
+from tests.docs.help_file import text
 from tests.docs.pages import Page
 from tests.docs.verbs import page
 
@@ -14,6 +16,11 @@ USERS = ["first-spark", "second-spark", "update-model", "update-vllm", "trouble"
 def test_the_page_of_verbs_is_current() -> None:
     """If not: python -m tests.docs.verbs > docs/verbs.md."""
     assert Page("docs/verbs.md").text == page()
+
+
+def test_the_file_of_the_help_is_current() -> None:
+    """If not: python -m tests.docs.help_file > sparkops/operator/cli/help.json."""
+    assert FILE.read_text(encoding="utf-8") == text()
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -19,6 +19,7 @@ from sparkops import __version__
 from sparkops.command import quote
 from sparkops.errors import UsageError
 from sparkops.names import did_you_mean
+from sparkops.operator.cli.described import ASKED, Described
 from sparkops.operator.cli.options import Settings
 from sparkops.operator.cli.terminal import show_commands
 
@@ -251,6 +252,8 @@ class Group(TyperGroup):
         if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
             raise unknown(name, rest, self.commands, ctx.command_path)
         verb = self.verbs.get(name)
+        if isinstance(verb, Verb) and rest in ASKED:
+            return name, Described(name, " ".join([*ctx.command_path.split()[1:], name])), rest
         return (name, verb.load(name), rest) if verb else super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature

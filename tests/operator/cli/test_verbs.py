@@ -48,6 +48,20 @@ def test_help_imports_nothing_heavy() -> None:
     assert all(f"\n  {name} " in out for name in VERBS)
 
 
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_of_a_verb_imports_nothing_heavy(name: str) -> None:
+    code, modules, out = imported(*name.split(), "--help")
+
+    assert (code, modules.intersection(HEAVY)) == (0, set())
+    assert out.startswith(f"Usage: sparkops {name} ")
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_of_a_verb_is_that_of_its_declaration(sparkops: Sparkops, name: str) -> None:
+    """The second --help lets the verb itself answer, which reads no file."""
+    assert sparkops(*name.split(), "--help").out == sparkops(*name.split(), "--help", "--help").out
+
+
 def test_help_shows_five_groups_with_each_line_whole(sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     blocks = dict(block.strip().split(":\n", 1) for block in sparkops("--help").out.split("\n\n")[2:-1])
