@@ -75,7 +75,7 @@ def _unset(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     if serving is None and gateway.active is None:
         request_hold = hold(journal, fleet.sampled_s)
         mark = request_hold.mark if request_hold else ""
-        starts = gateway.stopped and swap is not None
+        starts = gateway.stopped and swap is not None and not journal.stopping
         return SwitchTraffic(None, request_hold) if gateway.held != mark or starts else None
     if gateway.active or swap is None or swap.phase is Phase.SWITCH or gateway.answer(serving) is not Answer.YES:
         return None

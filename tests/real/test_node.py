@@ -74,7 +74,9 @@ def test_a_drain_whose_client_was_killed_is_continued_by_the_next_one(lent: Serv
 
 
 def test_a_release_that_is_only_kept_warm_stops_with_the_drain_of_its_node(lent: Service) -> None:
-    moved = lent.deploy("--node", "node-1", name=unused(), swap__keep_old_s="600")
+    kept = lent.deploy("--node", "node-2", name=unused(), swap__keep_old_s="600")
+    assert kept.code == 0, kept.err
+    moved = lent.deploy("--node", "node-1", name=unused())
     assert (moved.code, places(lent)) == (0, {"node-1", "node-2"}), moved.err
 
     drained = lent.cli("node", "drain", "node-2", "--json")

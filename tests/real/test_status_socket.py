@@ -53,7 +53,7 @@ def test_a_guard_that_the_leader_does_not_reach_is_named_until_the_link_is_back(
     assert (drift["node"], drift["detail"]) == ("node-2", problem + why)
     assert drift["next_step"] == "docker logs sparkops-guard, on node-2"
     assert (finding["node"], finding["problem"]) == ("node-2", problem + why)
-    assert "docs/security.md lists the port" in finding["next_step"]
+    assert finding["next_step"] == "docker logs --tail 50 sparkops-guard, on both nodes"
     assert row["state"] == "healthy"
     wait_for(lambda: not named())
 

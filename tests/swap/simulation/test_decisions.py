@@ -131,6 +131,8 @@ def test_clients_of_a_stopped_service_are_told_so_until_it_starts_again() -> Non
     assert step(stopping, fleet(stopping, gateway=view())) == SwitchTraffic(None, stopped=True)
     assert not isinstance(step(offline, fleet(offline, gateway=told)), SwitchTraffic)
     assert step(starting, fleet(starting, gateway=told)) == SwitchTraffic(None)
+    cut = starting.changed(stopping=True)  # in the middle of a swap, by force
+    assert not isinstance(step(cut, fleet(cut, gateway=told)), SwitchTraffic)
 
 
 def test_only_garbage_is_remembered_while_its_guard_is_silent() -> None:
