@@ -299,8 +299,8 @@ class Machine:
         """Docker's API, as far as it is asked."""
         if path == "/_ping":
             return 200, b"OK"
-        if match := re.search(r"/containers/json.*filters=(.*)", path):
-            filters = json.loads(unquote(match[1]).replace("+", " "))["label"]
+        if match := re.search(r"/containers/json(?:.*filters=(.*))?", path):
+            filters = json.loads(unquote(match[1]).replace("+", " "))["label"] if match[1] else []
             return 200, json.dumps([listed(self.containers[name]) for name in self._labelled(filters)]).encode()
         if match := re.search(r"/containers/([^/]+)/(json|logs|stats)", path):
             name, kind = match.groups()

@@ -394,6 +394,7 @@ MISTAKES = [
         "Use a node with more memory, or a smaller model: sparkops recipes --fits\n"
         "Free memory on here: `sparkops status` shows what is used; or use a node with more: --node; or lower what it"
         " takes: sparkops fit q",
+        leads=(0, 5),  # the stand-in has no rules for its memory
     ),
     # no terminal
     Mistake("node trust", 2, "no terminal to confirm on: …", "Pass --yes.", behind_ssh, retyped="node trust --yes"),
@@ -483,7 +484,7 @@ def taken(mistake: Mistake) -> Iterator[str]:
         if meant := MEANT.match(line):
             name = meant[1]
             said = mistake.words.replace("'", " ").replace(",", " ").split()
-            word = max((word for word in mistake.typed.split() if word in said), key=len, default="")
+            word = max((word for word in reversed(mistake.typed.split()) if word in said), key=len, default="")
             yield mistake.typed if mistake.mended else mistake.typed.replace(word, name)
         for quoted, plain in COMMAND.findall(line):
             command = re.sub(r"\b[A-Z]{3,}\b", lambda word: mistake.fill[word[0]], quoted or plain)

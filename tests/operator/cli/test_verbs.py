@@ -80,7 +80,7 @@ def test_no_option_shows_a_python_type_or_the_negative_of_a_switch(sparkops: Spa
 
 
 def test_status_imports_no_docker_sdk_and_no_recipe() -> None:
-    code, modules, _ = imported("status", "--help")
+    code, modules, _ = imported("status", "--json", "--help")
 
     ours = {module.removeprefix("sparkops.") for module in modules if module.startswith("sparkops.")}
     later = ("operator.build", "operator.deploy", "operator.fleet.connected", "config.recipe", "config.release")
@@ -92,7 +92,7 @@ def test_status_imports_no_docker_sdk_and_no_recipe() -> None:
 
 
 def test_status_connects_before_it_imports_what_checks_and_shows() -> None:
-    code, modules, _ = imported("status", "--help")
+    code, modules, _ = imported("status", "--json", "--help")
 
     ours = {module.removeprefix("sparkops.") for module in modules if module.startswith("sparkops.")}
     assert code == 0
@@ -104,7 +104,7 @@ def test_status_connects_before_it_imports_what_checks_and_shows() -> None:
 
 @pytest.mark.parametrize("verb", ["stop", "history"])
 def test_a_verb_that_sends_one_intent_renders_nothing(verb: str) -> None:
-    code, modules, _ = imported(verb, "--help")
+    code, modules, _ = imported(verb, "--json", "--help")
 
     ours = {module.removeprefix("sparkops.") for module in modules if module.startswith("sparkops.")}
     assert code == 0
@@ -114,12 +114,13 @@ def test_a_verb_that_sends_one_intent_renders_nothing(verb: str) -> None:
 
 
 def test_a_verb_imports_no_other_verb() -> None:
-    code, modules, _ = imported("node", "trust", "--help")
+    code, modules, _ = imported("node", "trust", "--yes", "--help")
 
     ours = {module for module in modules if module.startswith("sparkops.operator.cli.")}
     assert code == 0
     assert ours == {
-        f"sparkops.operator.cli.{name}" for name in ("main", "named", "options", "terminal", "trust", "usage", "verbs")
+        f"sparkops.operator.cli.{name}"
+        for name in ("described", "main", "named", "options", "terminal", "trust", "usage", "verbs")
     }
 
 
