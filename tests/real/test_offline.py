@@ -67,6 +67,7 @@ def online(nodes: RealFleet, tmp_path: Path) -> Iterator[Site]:
     """A node that has served the recipe."""
     try:
         served = site(nodes, nodes.add(ONLINE), tmp_path / "online")
+        served.run("build", RECIPE)
         served.run(*DEPLOY)
         served.run("stop", RECIPE)
         yield served
