@@ -23,7 +23,8 @@ SparkopsError 1 · failed, and what served before still serves
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sparkops.command import Completed
@@ -43,6 +44,16 @@ class SparkopsError(Exception):
     def steps(self, further: str) -> str:
         """Return its next step and a further one, a line each."""
         return "\n".join(filter(None, (self.next_step, further)))
+
+
+@contextmanager
+def further(step: str) -> Iterator[None]:
+    """Add a step to the next steps of an error that leaves the block."""
+    try:
+        yield
+    except SparkopsError as error:
+        error.next_step = error.steps(step)
+        raise
 
 
 class ConfigError(SparkopsError):

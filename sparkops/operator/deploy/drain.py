@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
 from sparkops.config.release import Release
-from sparkops.errors import Busy, PlanRefused, SparkopsError
+from sparkops.errors import Busy, PlanRefused, further
 from sparkops.node.cordon import Cordon
 from sparkops.node.progress import Event, Repeats
 from sparkops.node.waiting import Waiting
@@ -260,7 +259,7 @@ def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon)
     """Return the plan of a return: what a drain has taken goes back. Raises PlanRefused, Busy and errors of nodes."""
     steps = list[Step]()
     for service, was in cordon.displaced.items():
-        with _further(f"Or open {node} and leave its services where they are: sparkops node uncordon {node}"):
+        with further(f"Or open {node} and leave its services where they are: sparkops node uncordon {node}"):
             steps.append(_back(operation, _opened(leader.state(service), node, cordon), was, node, steps))
     return NodePlan(node, "return", steps)
 
@@ -304,7 +303,7 @@ def drain(operation: Operation, leader: Leader, planned: NodePlan, reason: str, 
     """
     node = planned.node
     change_cordon(operation, node, partial(Cordon.closed, reason=reason))
-    with _further(f"sparkops node drain {node} continues"):
+    with further(f"sparkops node drain {node} continues"):
         for step in planned.steps:
             if step.keeps and step.deployment:
                 kept = partial(Cordon.taken, service=step.service, deployment=step.deployment)
@@ -325,21 +324,11 @@ def bring_back(operation: Operation, leader: Leader, planned: NodePlan, follow: 
     node = planned.node
     change_cordon(operation, node, Cordon.opened)
     patient = replace(operation, wait_s=max(operation.wait_s, REPORT_S))
-    with _further(f"sparkops node return {node} continues"):
+    with further(f"sparkops node return {node} continues"):
         for step in planned.steps:
             if accepted := step.send(patient, leader):
                 follow(step.service, accepted)
             change_cordon(operation, node, partial(Cordon.restored, service=step.service))
-
-
-@contextmanager
-def _further(step: str) -> Iterator[None]:
-    """Add a step to the next steps of an error."""
-    try:
-        yield
-    except SparkopsError as error:
-        error.next_step = error.steps(step)
-        raise
 
 
 def _wait_until_empty(operation: Operation, leader: Leader, node: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from sparkops.errors import Interrupted, PlanRefused, SparkopsError
+from sparkops.errors import Interrupted, PlanRefused, further
 from sparkops.gateway import commands
 from sparkops.gateway.gateway_version import gateway_facts
 from sparkops.node.member import Member
@@ -130,11 +130,9 @@ def _work(planned: Move) -> str:
 
 @contextmanager
 def _continued(planned: Move) -> Iterator[None]:
-    """Add the command that continues to the next steps of an error."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted", next_step=f"{trouble.MOVE} {planned.node} continues") from None
-    except SparkopsError as error:
-        error.next_step = error.steps(f"{trouble.MOVE} {planned.node} continues")
-        raise
+    """Add the command that continues to the next steps of an error, and of Ctrl-C."""
+    with further(f"{trouble.MOVE} {planned.node} continues"):
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
