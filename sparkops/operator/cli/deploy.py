@@ -40,7 +40,7 @@ from sparkops.operator.cli.options import (
 )
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data, data_json, say
-from sparkops.operator.deploy import fitting, preview, sending
+from sparkops.operator.deploy import fitting, leads, preview, sending
 from sparkops.operator.deploy.agents import agents
 from sparkops.operator.deploy.memory.fit import Fit, lower
 from sparkops.operator.deploy.memory.report import as_json, lines
@@ -264,9 +264,9 @@ def _swap(
     service = _behind_gateway(release.recipe)
     with leading_guard(fleet, options.wait_s) as (operation, leader):
         desired = agents.load(fleet, [service])
-        changed = sending.difference_of(operation, leader, release)
         draft = sending.prepare(operation, leader, release, choices)
         if draft:
+            changed = sending.difference_of(draft.state, release)
             for line in changed.lines() if changed else ():
                 say(line)
             _require_arguments(operation, release, draft.plan)
@@ -309,7 +309,8 @@ def _require_arguments(operation: Operation, release: Release, plan: Plan) -> No
 def _show_swap(fleet: Fleet, release: Release, choices: DeployOptions, options: Options, *, verbose: bool) -> None:
     """Print what a deploy would change, in the service, in gateway and guards, and what it would run."""
     with leading_guard(fleet, options.wait_s) as (operation, leader):
-        changed = sending.difference_of(operation, leader, release)
+        state = leads.state_by(operation.connected.member(operation.node), leader, release.service)
+        changed = sending.difference_of(state, release)
         if changed and not options.json:
             data("\n".join(changed.lines()))
         connected, desired = operation.connected, agents.load(fleet, [_behind_gateway(release.recipe)])

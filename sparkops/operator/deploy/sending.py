@@ -165,12 +165,8 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
     return operation.until_free(attempt)
 
 
-def difference_of(operation: Operation, leader: Leader, release: Release) -> Difference | None:
-    """Return what a deploy changes in what serves; None where nothing serves, or a release of another version.
-
-    Raises errors of nodes.
-    """
-    state = leads.state_by(operation.connected.member(operation.node), leader, release.service)
+def difference_of(state: ServiceState | None, release: Release) -> Difference | None:
+    """Return what a deploy changes in what serves; None where nothing serves, or a release of another version."""
     active = state.journal.active if state else None
     try:
         return difference(release_of(active), release) if active and active.release != release.id else None
