@@ -279,7 +279,7 @@ def _stop(journal: Journal, intent: Stop) -> Reply:
     if journal.active is None and journal.swap is None:
         return NothingToDo(f"{journal.service} does not run")
     swap, stopping = journal.unfinished, journal.noted(intent.id, "accepted", stopping=True)
-    if swap is None or swap.restarts:  # nobody waits for the end of a restart by the leader
+    if swap is None or swap.restarts:  # no client follows a restart by the leader
         return stopping
     if not intent.force and not journal.trouble:
         return Refused(changing(journal), busy=True)

@@ -1,6 +1,6 @@
 """The plan of a move of gateway and leader while the old ones answer. Pure.
 
-Each step is on a disk before the next one: the old leader resigns, so that nobody changes the journals any more; the
+Each step is on a disk before the next one: the old leader resigns, so that no guard changes the journals; the
 new one takes them in a higher term; the other guards join it; its gateway answers; the old gateway ends. The plan is
 made of what the nodes report, so a move that was interrupted continues where it was.
 """
