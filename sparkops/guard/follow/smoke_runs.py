@@ -65,8 +65,10 @@ def counting(recipe: Recipe, passes: int, show: Callable[[str], None]) -> Callab
     passed = count(1)
 
     def receive(verdict: CheckVerdict) -> None:
-        text = f"{next(passed)} of {total} checks passed" if verdict.ok else f"{verdict.check} failed"
-        show(text if verdict.ok else f"{text}: {verdict.finding}")
+        if verdict.ok:
+            show(f"{next(passed)} of {total} checks passed")
+        else:
+            show(f"{verdict.check} failed: {verdict.finding}")
 
     return receive
 

@@ -20,7 +20,7 @@ from sparkops.operator.status.clients import CLIENTS
 
 RECIPE_VERBS = ("recipe show", "recipe lock", "recipe render", "fit", "plan", "up", "deploy", "build")
 MODEL_VERBS = ("models pull", "models copy", "models verify", "models prepare")
-SERVICE_VERBS = (*("recipes", "promote", "rollback", "restart", "stop", "status", "logs", "history", "probe", "hold"),)
+SERVICE_VERBS = ("recipes", "promote", "rollback", "restart", "stop", "status", "logs", "history", "probe", "hold")
 NODE_VERBS = tuple(f"node {verb}" for verb in ("trust", "cordon", "uncordon", "drain", "return", "uninstall"))
 TAKES: Mapping[str, str] = {
     **dict.fromkeys((*RECIPE_VERBS, *MODEL_VERBS), "recipe"),
