@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-MIB, GIB = 2**20, 2**30
+KIB, MIB, GIB = 2**10, 2**20, 2**30
 BYTES: Mapping[str, int] = {
     **{f"{prefix}b": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t"))},
     **{f"{prefix}ib": 1024**power for power, prefix in enumerate(("k", "m", "g", "t"), 1)},

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-GIB = 2**30
+from sparkops.units import GIB
+
 GRAPHS = "CUDA graphs"
 """Name of the term of the graphs, which an engine may have outside its budget."""
 

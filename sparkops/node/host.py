@@ -7,10 +7,7 @@ from dataclasses import dataclass, fields
 from ipaddress import ip_address
 
 from sparkops.command import Command
-
-GIB = 2**30
-MIB = 2**20
-KIB = 2**10
+from sparkops.units import GIB, KIB, MIB
 
 QUERY_SCRIPT = """\
 echo "arch $(uname -m)"

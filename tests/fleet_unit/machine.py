@@ -22,6 +22,7 @@ from sparkops.node import host
 from sparkops.node.agents import commands as guard_commands
 from sparkops.node.agents.commands import CONTAINER as GUARD
 from sparkops.node.program import BOOT
+from sparkops.units import GIB, KIB
 from tests.fleet_unit import ranks
 from tests.fleet_unit.gate import Gate
 from tests.fleet_unit.listener import Listener, converse
@@ -29,7 +30,7 @@ from tests.fleet_unit.listener import Listener, converse
 GOOD, GARBAGE, DIES = "good", "garbage", "dies"
 ANSWER, NONSENSE = "391", "!!"
 IMAGE = "sha256:" + "a" * 64
-STATS = json.dumps({"memory_stats": {"usage": 3 * host.GIB, "stats": {"inactive_file": host.GIB}}}).encode()
+STATS = json.dumps({"memory_stats": {"usage": 3 * GIB, "stats": {"inactive_file": GIB}}}).encode()
 MODELS = json.dumps(
     {
         "root": {"there": True, "writable": True, "free": 10**12, "user": [1000, 1000]},
@@ -171,8 +172,8 @@ class Machine:
 
     def _facts(self) -> str:
         claims = (container["Config"]["Labels"].get("sparkops.claim-gib", "0") for container in self.running())
-        total_kib = int(self.memory_gib * host.GIB / host.KIB)
-        free_kib = int((self.memory_gib - sum(map(float, claims))) * host.GIB / host.KIB)
+        total_kib = int(self.memory_gib * GIB / KIB)
+        free_kib = int((self.memory_gib - sum(map(float, claims))) * GIB / KIB)
         lines = ["arch x86_64", "now 1000.0", f"MemTotal: {total_kib}", f"MemAvailable: {free_kib}"]
         return "\n".join([*lines, "disk 999999999", "buildkit yes", ""])
 

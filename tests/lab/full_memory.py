@@ -18,8 +18,8 @@ from pathlib import Path
 
 from sparkops.guard.disk.notes import FINDING
 from sparkops.guard.follow.free_memory import read_available_gib, read_total_gib
-from sparkops.node.host import GIB
 from sparkops.serving.memory.relief import floor_gib
+from sparkops.units import GIB
 from tests.fleet import entering
 from tests.fleet.fleet import CHECKOUT
 from tests.fleet.fleet import Fleet as RealFleet

@@ -13,10 +13,10 @@ from sparkops.errors import StartFailed
 from sparkops.node import host
 from sparkops.node.docker import facts
 from sparkops.node.docker.facts import Container, Usage
-from sparkops.node.host import GIB
 from sparkops.node.member import Member
 from sparkops.serving.startup.verdict import Line, MemorySample, Sample
 from sparkops.swap.model import Answer
+from sparkops.units import GIB
 
 LOG_LINES = 2000
 """Most lines of one read of a log, its end: Docker keeps up to 100 MB of an engine that has run for days, and a guard

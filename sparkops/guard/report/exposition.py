@@ -15,10 +15,11 @@ from prometheus_client.registry import Collector
 
 from sparkops.engines import load
 from sparkops.node.docker.facts import Container
-from sparkops.node.host import GIB, HostFacts
+from sparkops.node.host import HostFacts
 from sparkops.serving.watch.finding import EngineFinding
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer
+from sparkops.units import GIB
 
 ENGINE = ("service", "release", "slot", "rank")
 """Labels of an engine's figures."""

@@ -10,7 +10,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.engines import ENGINES
 from sparkops.engines.sizes import scaled
 from sparkops.errors import PlanRefused
-from sparkops.node.host import GIB
+from sparkops.units import GIB
 
 HOST_GIB = 5.0
 """GiB of the host side: memory of an engine outside its own budget. The least of 5 to 5.6 in the sources, so that no

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from sparkops.node.host import GIB
+from sparkops.units import GIB
 from tests.lab.gpu import machine
 from tests.lab.gpu.lab import Lab
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from sparkops.engines.needs import GIB, Calculator, Needs, Served, Weights
+from sparkops.engines.needs import Calculator, Needs, Served, Weights
 from sparkops.engines.vllm.memory import arguments, cache, overhead
 from sparkops.engines.vllm.memory.shape import parse
 from sparkops.engines.vllm.memory.weights import rank_gib
+from sparkops.units import GIB
 
 
 def needs(served: Served, weights: Weights, total_gib: float) -> Needs:

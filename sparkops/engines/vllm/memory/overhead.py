@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkops.engines.needs import GIB, GRAPHS, Loader, Loading, Term
+from sparkops.engines.needs import GRAPHS, Loader, Loading, Term
 from sparkops.engines.vllm.memory.cache import Serving
 from sparkops.engines.vllm.memory.shape import Shape
+from sparkops.units import GIB
 
 RUNTIME_GIB, LEAST_RUNTIME_GIB = 0.4, 0.15
 VISION_GIB = 1.6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from sparkops.engines.needs import GIB
+from sparkops.units import GIB
 
 DRAFT = re.compile(r"(^|\.)mtp\.|\.\+\.")
 """Tensors of an MTP head: `mtp.` in Qwen's checkpoints, layers past num_hidden_layers (`+`) in DeepSeek's and GLM's."""

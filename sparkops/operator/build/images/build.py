@@ -31,6 +31,7 @@ from sparkops.operator.build.render.archive import tar
 from sparkops.operator.build.render.context import Context
 from sparkops.operator.fleet.connected import Connected
 from sparkops.operator.fleet.guards import leases
+from sparkops.units import GIB
 
 OLDEST_ENGINE = 20  # the first whose BuildKit supports the mounts of the templates
 NAME_EXISTS = re.compile(r'image "\S+": already exists')
@@ -188,7 +189,7 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
     image = member.engine.trusted(order.tag)
     if image is not None:
         report(Event(member.name, f"{order.tag} is up to date"))
-        return Built(image["Id"], new=False, size_gib=image["Size"] / host.GIB)
+        return Built(image["Id"], new=False, size_gib=image["Size"] / GIB)
     loaded = _take_loaded(member, order, report)
     if not loaded:
         facts = host.parse(member.node.run(host.PREFLIGHT).stdout)
@@ -209,7 +210,7 @@ def build_on(member: Member, order: BuildOrder, report: OnEvent) -> Built:
     report(Event(member.name, f"{order.tag} passed its gates"))
     if order.noted_in:
         order.noted_in.add(order.tag, image_content(image))
-    return Built(image["Id"], new=not loaded, size_gib=image["Size"] / host.GIB, verdicts=verdicts)
+    return Built(image["Id"], new=not loaded, size_gib=image["Size"] / GIB, verdicts=verdicts)
 
 
 def _take_loaded(member: Member, order: BuildOrder, report: OnEvent) -> bool:

@@ -9,8 +9,8 @@ from itertools import takewhile
 from typing import Any
 
 from sparkops.node.docker.facts import image_content
-from sparkops.node.host import GIB
 from sparkops.operator.build.weights.plan import enough_room
+from sparkops.units import GIB
 
 CONTAINERD = "io.containerd.snapshotter.v1"
 GRAPH_DRIVER = "overlay2"

@@ -10,7 +10,7 @@ from sparkops import foreign
 from sparkops.command import Command
 from sparkops.config.lock import Finished, Parent
 from sparkops.node.docker import commands
-from sparkops.node.host import GIB
+from sparkops.units import GIB
 
 TIMEOUT_S = 120.0
 SCRIPT = b"""

@@ -10,11 +10,11 @@ from sparkops.config.recipe import Recipe
 from sparkops.engines import ENGINES
 from sparkops.engines.calculators import CALCULATORS
 from sparkops.engines.needs import GRAPHS, Layout, Loader, Loading, Needs, Served, Term, Weights
-from sparkops.node.host import GIB
 from sparkops.operator.build.weights.description import Description
 from sparkops.serving.memory.bound import bound, cache_bytes
 from sparkops.serving.memory.pools import Room
 from sparkops.serving.memory.relief import FLOOR_GIB
+from sparkops.units import GIB
 
 HEADROOM_GIB = 8.0
 """GiB that a safe utilization leaves free: 8 to 10 in spark-vllm-docker, NVIDIA's playbook and sparkrun."""

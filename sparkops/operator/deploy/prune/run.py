@@ -21,6 +21,7 @@ from sparkops.operator.fleet.guards.leader import connect_guard
 from sparkops.serving.service_state import ServiceState
 from sparkops.swap.journal import Journal
 from sparkops.swap.wire import WireError
+from sparkops.units import GIB
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def read_disk(member: Member) -> Stored:
 
 
 def _free(node: host.HostFacts) -> int | None:
-    return None if node.disk_free_gib is None else int(node.disk_free_gib * host.GIB)
+    return None if node.disk_free_gib is None else int(node.disk_free_gib * GIB)
 
 
 def remove(

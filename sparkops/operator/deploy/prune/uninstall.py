@@ -17,7 +17,6 @@ from sparkops.gateway.commands import VOLUME
 from sparkops.node.agents import commands
 from sparkops.node.docker import places
 from sparkops.node.docker.commands import docker
-from sparkops.node.host import GIB
 from sparkops.node.network import firewall
 from sparkops.operator.build.weights.checkpoint import Checkpoint
 from sparkops.operator.deploy.prune.stored import (
@@ -29,6 +28,7 @@ from sparkops.operator.deploy.prune.stored import (
     remove_volume,
 )
 from sparkops.serving.service_state import ServiceState, needed_nodes, unreported
+from sparkops.units import GIB
 
 NO_RULES = ("nft", f"add table {firewall.TABLE}; delete table {firewall.TABLE}")
 """Deletes the rules of the guard; succeeds without them, too."""

@@ -11,10 +11,11 @@ from sparkops.command import Command
 from sparkops.config.node import NodeConfig
 from sparkops.errors import NodeError
 from sparkops.node.docker.facts import Container
-from sparkops.node.host import CLOCKS_ARGV, GIB, KIB, Clocks, HostFacts, parse_clocks
+from sparkops.node.host import CLOCKS_ARGV, Clocks, HostFacts, parse_clocks
 from sparkops.operator.build.weights.checkpoint import ModelDirectory
 from sparkops.operator.deploy.agents.packages import AgentPackages
 from sparkops.operator.fleet.network.facts import NodeFabric
+from sparkops.units import GIB, KIB
 
 # $1 is the prefix of /proc and /usr: empty on a node, a directory in tests; the other arguments read the clocks of
 # GPUs. 0947 is 2375, Docker without TLS.

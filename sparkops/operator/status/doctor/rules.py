@@ -19,7 +19,7 @@ from sparkops.config.node import NodeConfig
 from sparkops.errors import NodeError, SparkopsError
 from sparkops.node.docker.commands import model_dir
 from sparkops.node.docker.places import CONTAINER, GATEWAY
-from sparkops.node.host import GIB, POWER_CUT
+from sparkops.node.host import POWER_CUT
 from sparkops.node.network import firewall
 from sparkops.node.network.finding import Finding, Kind, Same, Severity, problems
 from sparkops.operator.build.weights.checkpoint import ModelDirectory
@@ -38,6 +38,7 @@ from sparkops.operator.status.observation import NodeReport
 from sparkops.operator.status.picture import Drift, Memory, NodeRow
 from sparkops.serving.watch.finding import EngineFinding
 from sparkops.serving.watch.rules import Rule
+from sparkops.units import GIB
 
 WARNING = Severity.WARNING
 
