@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePath
 
 from sparkops.config import files, shipped
@@ -79,13 +81,17 @@ def own_mods() -> list[str]:
 
 def _mod_files() -> dict[str, ShippedFile]:
     """Return the files of the mods by their path: those of sparkops, and those in ./mods. Raises UsageError."""
-    root = shipped.directory("templates") / "mods"
-    mods = {_below(root, file): file for kind in MOD_KINDS for file in root.rglob(kind)}
-    own = _own_mod_files()
+    mods, own = _shipped_mod_files(), _own_mod_files()
     if both := sorted(own.keys() & mods):
         problem = f"mods/{both[0]} has the name of a mod of sparkops, which other recipes use"
         raise UsageError(problem, next_step=f"Rename mods/{both[0]}, and the mod in `image.mods` of your recipe.")
     return dict(sorted({**mods, **own}.items()))
+
+
+@cache
+def _shipped_mod_files() -> Mapping[str, ShippedFile]:
+    root = shipped.directory("templates") / "mods"
+    return {_below(root, file): file for kind in MOD_KINDS for file in root.rglob(kind)}
 
 
 def _own_mod_files() -> dict[str, ShippedFile]:

@@ -28,6 +28,8 @@ UNKNOWN = "is not known to be harmless"
 NOT_JSON = "begins like JSON, but sparkops cannot read it"
 ONLINE = "lets the engine download, including code"
 OFF = frozenset({"", "0", "false", "no", "off"})
+HARMLESS = frozenset[str]().union(*(engine.flags.harmless for engine in ENGINES.values()))
+"""The flags that are harmless to any engine."""
 OFFLINE = frozenset({"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"})
 VARIABLES: Mapping[str, str] = {
     r"LD_\w+|GCONV_PATH|OPENSSL_\w+|OMP_TOOL_LIBRARIES": "loads shared libraries into every program",
@@ -135,8 +137,7 @@ def abbreviated(flag: str, names: Mapping[str, str] | frozenset[str]) -> str:
     """Return which of `names` an engine may read `flag` as, empty for none: argparse accepts prefixes."""
     if flag in names:
         return flag
-    known = frozenset[str]().union(*(engine.flags.harmless for engine in ENGINES.values()))
-    if flag in known or len(flag) == 1:  # an exact name is no abbreviation, and one letter is ambiguous
+    if flag in HARMLESS or len(flag) == 1:  # an exact name is no abbreviation, and one letter is ambiguous
         return ""
     return next((name for name in names if name.startswith(flag)), "")
 

@@ -87,7 +87,8 @@ def directory(name: str) -> ShippedFile:
     return PackedFile(PurePosixPath(name)) if archive(PROGRAMS) else PACKAGE.parent / name
 
 
-def recipes() -> dict[str, Path]:
+@cache
+def recipes() -> Mapping[str, Path]:
     """Return the recipes that come with sparkops, by name and in its order: those of every folder of recipes/.
 
     In a wheel, these paths name texts of an archive, which `config.files` reads.

@@ -252,7 +252,7 @@ def _may_repeat(source: Source, where: Location, first: yaml.Node, second: yaml.
 
 def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
     kind, text = node.tag.rpartition(":")[2], node.value
-    if source.loose(where) or kind == "timestamp":
+    if kind in ("str", "timestamp") or source.loose(where):
         return text
     if kind == "bool" and AMBIGUOUS_BOOL.fullmatch(text):
         raise source.fail(where, f"{text} is ambiguous in YAML, expected true, false or '{text}' in quotes")

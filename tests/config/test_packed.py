@@ -18,6 +18,13 @@ CHECKOUT = ROOT
 LOCK = CHECKOUT / "recipes/qwen3.5-122b/122b-heretic-atlas.lock"
 
 
+def forget() -> None:
+    """Let what was read of the checkout, or of the archives, be read again."""
+    shipped.archive.cache_clear()
+    shipped.recipes.cache_clear()
+    assets._shipped_mod_files.cache_clear()
+
+
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Recipes, templates and a module of the guard as a wheel has them; returns what names the recipes' directory."""
@@ -31,9 +38,9 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         packed = {path: text for path, text in texts.items() if path.startswith("recipes/") is (name == "recipes")}
         (shipped_ / f"{name}.json.xz").write_bytes(lzma.compress(json.dumps(packed).encode()))
     monkeypatch.setattr(shipped, "PACKAGE", tmp_path / "sparkops")
-    shipped.archive.cache_clear()
+    forget()
     yield shipped_ / "recipes"
-    shipped.archive.cache_clear()
+    forget()
 
 
 @pytest.mark.usefixtures("wheel")
@@ -41,7 +48,7 @@ def test_recipes_of_the_archive_are_those_of_the_checkout(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     packed = {name: recipe_file.load_unlocked(file).model_dump() for name, file in shipped.known_recipes().items()}
     monkeypatch.undo()
-    shipped.archive.cache_clear()
+    forget()
 
     assert packed == {name: recipe_file.load_unlocked(file).model_dump() for name, file in shipped.recipes().items()}
 

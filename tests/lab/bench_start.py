@@ -11,8 +11,9 @@ from pathlib import Path
 
 from tests.lab.measuring import BIN, ENVIRONMENT, measure, run
 
-HELP_LIMIT, STATUS_LIMIT = 1.5, 3.0
-"""Times that `--help`, and `status` before its first byte to a node, may take as long as `import typer`."""
+HELP_LIMIT, VERB_LIMIT, STATUS_LIMIT, RECIPES_LIMIT = 1.5, 2.0, 3.0, 8.0
+"""Times that `--help`, `VERB --help`, `status` before its first byte to a node and `recipes` may take as long as
+`import typer`."""
 PATIENCE_S = 60.0
 INVENTORY = "nodes:\n  n1: {{address: 127.0.0.1, port: {port}, user: ops}}\n"
 
@@ -27,6 +28,8 @@ def promises() -> dict[str, tuple[float, float]]:
                 "python -c pass": lambda: run([sys.executable, "-c", "pass"]),
                 "import typer": lambda: run([sys.executable, "-c", "import typer"]),
                 "sparkops --help": lambda: run([str(BIN / "sparkops"), "--help"]),
+                "sparkops deploy --help": lambda: run([str(BIN / "sparkops"), "deploy", "--help"]),
+                "sparkops recipes": lambda: run([str(BIN / "sparkops"), "recipes"]),
                 "sparkops status, first byte to a node": lambda: first_byte(listener, inventory),
             }
         )
@@ -35,6 +38,8 @@ def promises() -> dict[str, tuple[float, float]]:
     typer = rows["import typer"]
     return {
         "sparkops --help / import typer": (rows["sparkops --help"] / typer, HELP_LIMIT),
+        "sparkops deploy --help / import typer": (rows["sparkops deploy --help"] / typer, VERB_LIMIT),
+        "sparkops recipes / import typer": (rows["sparkops recipes"] / typer, RECIPES_LIMIT),
         "sparkops status, first byte / import typer": (
             rows["sparkops status, first byte to a node"] / typer,
             STATUS_LIMIT,

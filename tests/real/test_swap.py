@@ -6,11 +6,15 @@ import json
 import re
 import signal
 import time
+from contextlib import ExitStack
 
 import pytest
 import requests
 
-from tests.real.service import PATIENCE_S, Service, enough, nothing_failed, unused, wait_for
+from sparkops.config import inventory
+from sparkops.operator.fleet.connected import connect
+from sparkops.operator.fleet.guards import leases
+from tests.real.service import GATEWAY, PATIENCE_S, Service, enough, nothing_failed, unused, wait_for
 
 pytestmark = pytest.mark.fleet
 
@@ -56,6 +60,25 @@ def test_in_place_is_refused_without_consent_and_otherwise_requests_wait(service
         record for record in load.records() if record.start + epoch < new.started_at and record.stand_in == "second"
     ]
     assert {record.kind for record in waited} == {"short", "stream"}
+
+
+def test_of_two_deploys_the_second_is_refused_before_its_checks_and_may_wait(anywhere: Service) -> None:
+    argv = anywhere.argv("--node", anywhere.away, name=unused())
+    with connect(inventory.load(anywhere.cli.inventory), [GATEWAY]) as connected, ExitStack() as preceding:
+        first = leases.of_deploy(connected.member(GATEWAY), "stand-in", "stand-in: deploy of stand-in-1", print)
+        preceding.enter_context(first)
+        refused = anywhere.cli(*argv)
+        with anywhere.cli.start(*argv, "--wait", "300") as waiting:
+            assert waiting.stderr
+            waits = next(line for line in waiting.stderr if "waiting" in line)
+            preceding.close()
+            out, err = waiting.communicate(timeout=PATIENCE_S)
+
+    assert refused.code == 4, refused.err
+    problem = f"stand-in: deploy of stand-in-1 by {leases.operator()} is in progress"
+    assert refused.err.splitlines() == [f"sparkops: {problem}", "  next: `--wait 10m` retries."]
+    assert problem in waits
+    assert (waiting.returncode, json.loads(out)["result"]) == (0, "done"), err
 
 
 @pytest.mark.matrix

@@ -52,6 +52,8 @@ class Leadership:
     lock: threading.RLock = field(default_factory=threading.RLock)
     agents: Leases = field(default_factory=Leases)
     """A change of gateway and guards. Meanwhile every intent is refused."""
+    deploys: dict[str, Leases] = field(default_factory=dict)
+    """By service, a deploy that is planned and checked. Meanwhile no other one is."""
     idle_s: float = IDLE_S
     """Seconds between two turns of a lead, and between two exchanges with a guard, while nothing is in progress."""
     members: Members = field(init=False)

@@ -11,6 +11,7 @@ from sparkops.errors import Busy
 from sparkops.guard.disk.durable import Unreadable
 from sparkops.guard.follow.engines import reason
 from sparkops.guard.lead.leadership import EVENTS_POLL_S, Leadership
+from sparkops.guard.lead.leases import Leases
 from sparkops.guard.lead.operator_socket import Request
 from sparkops.node.cordon import Cordon
 from sparkops.node.waiting import Waiting
@@ -93,6 +94,8 @@ class OperatorRequests:
         return waiting.poll(lambda: self.leadership.state.events(service, since), bool)
 
     def _lease(self, request: Request) -> AbstractContextManager[None]:
+        if request["kind"] == "deploy":
+            return self._of_deploy(request["holder"], request["service"])
         kinds = {"node": self.leadership.follower.lease, "agents": self._of_agents}
         return kinds[request["kind"]](request["holder"])
 
@@ -106,8 +109,7 @@ class OperatorRequests:
         The lease comes first: an intent that is accepted meanwhile is found here, or finds the lease.
         """
         agents = self.leadership.agents
-        if other := agents.add_alone(holder):
-            raise Busy(f"{other} is in progress", next_step="`--wait 10m` retries.")
+        _take_alone(agents, holder)
         for service, lead in tuple(self.leadership.leads.items()):
             with lead.lock:
                 why = changing(lead.journal)
@@ -115,3 +117,17 @@ class OperatorRequests:
                 agents.remove(holder)
                 raise Busy(why, next_step=f"sparkops status {service} --follow")
         return agents.until_end(holder)
+
+    def _of_deploy(self, holder: str, service: str) -> AbstractContextManager[None]:
+        """Refuse other deploys of a service while the returned context lasts. Raises Busy during one.
+
+        A deploy checks much before its intent: of two, one does it.
+        """
+        deploys = self.leadership.deploys.setdefault(service, Leases())
+        _take_alone(deploys, holder)
+        return deploys.until_end(holder)
+
+
+def _take_alone(leases: Leases, holder: str) -> None:
+    if other := leases.add_alone(holder):
+        raise Busy(f"{other} is in progress", next_step="`--wait 10m` retries.")

@@ -49,6 +49,7 @@ from sparkops.operator.deploy.plan import DeployOptions, Plan
 from sparkops.operator.deploy.preview import Draft
 from sparkops.operator.deploy.provision import missing, provision, ready_agents
 from sparkops.operator.fleet.connected import Connected, connect
+from sparkops.operator.fleet.guards import leases
 from sparkops.operator.fleet.guards.ending import Ending
 from sparkops.operator.fleet.guards.following import Following
 from sparkops.operator.fleet.parallel import all_or_raise
@@ -264,16 +265,18 @@ def _swap(
     service = _behind_gateway(release.recipe)
     with leading_guard(fleet, options.wait_s) as (operation, leader):
         desired = agents.load(fleet, [service])
-        draft = sending.prepare(operation, leader, release, choices)
-        if draft:
-            changed = sending.difference_of(draft.state, release)
-            for line in changed.lines() if changed else ():
-                say(line)
-            _require_arguments(operation, release, draft.plan)
-        if verbose and draft:
-            say(_plan_text(operation.connected, release, draft, verbose=True))
-        draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=apply_gateway)
-        accepted = sending.deploy(operation, leader, release, choices, draft)
+        at, work = operation.connected.member(operation.node), f"{service.name}: deploy of {release.id}"
+        with leases.of_deploy(at, service.name, work, operation.report, options.wait_s):
+            draft = sending.prepare(operation, leader, release, choices)
+            if draft:
+                changed = sending.difference_of(draft.state, release)
+                for line in changed.lines() if changed else ():
+                    say(line)
+                _require_arguments(operation, release, draft.plan)
+            if verbose and draft:
+                say(_plan_text(operation.connected, release, draft, verbose=True))
+            draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=apply_gateway)
+            accepted = sending.deploy(operation, leader, release, choices, draft)
         url = fleet.require_gateway().url(service.port)
         if accepted is None:
             say(f"{release.service}: nothing to do: {release.id} serves", fg="green")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,21 +15,19 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load
 from sparkops.config.shipped import known_recipes
 from sparkops.engines.vllm import stated_release
-from sparkops.errors import ConfigError, SparkopsError, UsageError, joined
+from sparkops.errors import ConfigError, UsageError, joined
 from sparkops.names import counted, did_you_mean
-from sparkops.operator.cli.named import load_fleet
-from sparkops.operator.cli.options import JSON, Settings
+from sparkops.operator.cli.options import JSON
 from sparkops.operator.cli.terminal import data, data_json, fitted, is_narrow, say, table
-from sparkops.operator.deploy import observe
-from sparkops.operator.deploy.preconditions import Observed
-from sparkops.operator.deploy.suitable import Place, Suitable, suitable
-from sparkops.operator.fleet.connected import connect
+
+if TYPE_CHECKING:
+    from sparkops.operator.deploy.suitable import Place, Suitable
 
 COLUMNS = frozenset({"memory.claim_gib", "serve.tensor_parallel"})
 """Keys of a recipe that its row shows."""
 TABLE_WIDTH = 100
 """Columns of a terminal below which each recipe is a block of lines."""
-Fits = Mapping[str, Suitable]
+Fits = Mapping[str, "Suitable"]
 """Where each recipe fits, by its name; empty without --fits."""
 
 
@@ -51,7 +50,9 @@ def recipes(
     readable, broken = _read(known_recipes().values())
     every = families(readable)
     listed = [_named(service, every)] if service is not None else every
-    found, errors = _fits(context.obj, listed) if fits else ({}, [])
+    asked = [recipe for family in listed for recipe in family.recipes]
+    places = "sparkops.operator.cli.places"  # connects, and its imports take longer than the catalogue
+    found, errors = import_module(places).find(context.obj, asked) if fits else ({}, [])
     if json:
         unreadable = [{"file": str(file), "error": str(error)} for file, error in broken.items()]
         data_json({**_as_json(listed, found), "broken": unreadable})
@@ -86,19 +87,6 @@ def _named(service: str, every: Sequence[Family]) -> Family:
         raise UsageError(f"{service} is a recipe, expected a service", next_step=f"sparkops recipes {owners[0]}")
     step = f"{did_you_mean(service, by_service)}`sparkops recipes` lists all."
     raise UsageError(f"no recipe of service {service}", next_step=step)
-
-
-def _fits(settings: Settings, listed: Sequence[Family]) -> tuple[Fits, list[SparkopsError]]:
-    """Return where the recipes fit, and why nodes could not be read. Raises ConfigError, UsageError."""
-    asked = [recipe for family in listed for recipe in family.recipes]
-    fleet = load_fleet(settings)
-    links = len(fleet.nodes) > 1 and any(recipe.serve.tensor_parallel > 1 for recipe in asked)
-    with connect(fleet, required=False) as connected:
-        outcomes = {**connected.unreachable, **observe.of_fleet(connected, links=links)}
-    errors = [outcome for outcome in outcomes.values() if isinstance(outcome, SparkopsError)]
-    # In the order of the inventory, which is that of a pair's ranks.
-    observed = {name: found for name in fleet.nodes if isinstance(found := outcomes[name], Observed)}
-    return {recipe.name: suitable(recipe, observed, fleet.fabric) for recipe in asked}, errors
 
 
 def _show_all(listed: Sequence[Family], fits: Fits) -> None:

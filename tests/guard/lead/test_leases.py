@@ -165,6 +165,20 @@ def test_agents_do_not_change_while_a_service_does(leadership: Leadership) -> No
     assert leadership.agents.text == ""
 
 
+def test_of_two_deploys_of_a_service_one_is_refused_before_it_checks_anything(leadership: Leadership) -> None:
+    lease, work = OperatorRequests(leadership).verbs()["lease"], "chat: deploy of q-3 by ann@laptop"
+
+    with lease({"kind": "deploy", "holder": work, "service": "chat"}):  # type: ignore[attr-defined]
+        with pytest.raises(Busy, match=work) as caught:
+            lease({"kind": "deploy", "holder": "chat: deploy of q-4 by bob@desk", "service": "chat"})
+        with lease({"kind": "deploy", "holder": "code: deploy of c-1 by bob@desk", "service": "code"}):  # type: ignore[attr-defined]
+            assert intend(leadership, "hold", reason="")["result"] == "nothing", "it refuses no intent"
+
+    assert caught.value.next_step == "`--wait 10m` retries."
+    with lease({"kind": "deploy", "holder": "chat: deploy of q-4 by bob@desk", "service": "chat"}):  # type: ignore[attr-defined]
+        pass
+
+
 @pytest.fixture
 def ended(tmp_path: Path) -> Follower:
     """A follower whose engine served and has crashed: a restart is due."""

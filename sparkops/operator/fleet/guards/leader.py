@@ -160,9 +160,9 @@ class GuardConnection:
         """Make the guard decide nothing more, for that of node `to` to take the lead. Raises Busy during a change."""
         self.request("resign", to=to)
 
-    def lease(self, kind: str, holder: str) -> None:
+    def lease(self, kind: str, holder: str, service: str = "") -> None:
         """Take or renew a lease, until this stream ends. Raises Busy while other work blocks it."""
-        self.request("lease", kind=kind, holder=holder)
+        self.request("lease", kind=kind, holder=holder, service=service)
 
     def cordon(self) -> Cordon:
         """Return the cordon of the guard's node. Raises WireError for one of another form."""

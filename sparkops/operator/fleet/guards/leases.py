@@ -9,8 +9,9 @@ import getpass
 import os
 import platform
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 from sparkops.errors import NotReady, SparkopsError
 from sparkops.node.agents.commands import CONTAINER
@@ -21,7 +22,7 @@ from sparkops.node.waiting import until_free
 from sparkops.operator.fleet.guards.leader import GuardConnection, connect_guard
 from sparkops.swap.intents import MOST_SENDER
 
-NODE, AGENTS = "node", "agents"
+NODE, AGENTS, DEPLOY = "node", "agents", "deploy"
 RENEW_S = 15.0
 """Seconds between two renewals; a guard ends a lease after 60 s without one."""
 END_S = 5.0
@@ -45,15 +46,27 @@ def of_agents(leader: Member, work: str, report: OnEvent, wait_s: float = 0.0) -
     return _lease(leader, AGENTS, work, report, wait_s, RENEW_S)
 
 
+def of_deploy(
+    leader: Member, service: str, work: str, report: OnEvent, wait_s: float = 0.0
+) -> AbstractContextManager[None]:
+    """Make the leader refuse other deploys of a service before they check anything. Without a guard there is no lease.
+
+    It refuses no intent. Raises Busy during another deploy's `work`, after retries for `wait_s`.
+    """
+    return _lease(leader, DEPLOY, work, report, wait_s, RENEW_S, service)
+
+
 @contextmanager
-def _lease(member: Member, kind: str, work: str, report: OnEvent, wait_s: float, renew_s: float) -> Iterator[None]:
+def _lease(
+    member: Member, kind: str, work: str, report: OnEvent, wait_s: float, renew_s: float, service: str = ""
+) -> Iterator[None]:
     if not guarded(member):
         yield
         return
     holder = f"{work} by {operator()}"
     with connect_guard(member) as opened:
-        until_free(lambda: opened.lease(kind, holder), wait_s, member.name, report, member.node.cancel)
-        with _renewed(opened, kind, holder, report, renew_s):
+        until_free(lambda: opened.lease(kind, holder, service), wait_s, member.name, report, member.node.cancel)
+        with _renewed(opened, partial(opened.lease, kind, holder, service), report, renew_s):
             yield
 
 
@@ -92,14 +105,14 @@ def operator() -> str:
 
 
 @contextmanager
-def _renewed(opened: GuardConnection, kind: str, holder: str, report: OnEvent, renew_s: float) -> Iterator[None]:
+def _renewed(opened: GuardConnection, take: Callable[[], None], report: OnEvent, renew_s: float) -> Iterator[None]:
     """Repeat the request in a thread. A restarted guard grants the lease anew."""
     over = threading.Event()
 
     def renew() -> None:
         while not over.wait(renew_s):
             try:
-                opened.lease(kind, holder)
+                take()
             except SparkopsError as error:
                 if not over.is_set():
                     report(Event(opened.node.name, f"lease not renewed: {error}"))
