@@ -58,13 +58,13 @@ def settle(world: World) -> None:
 
 def planned(world: World, options: DrainOptions | None = None, node: str = "n2") -> NodePlan:
     with led(world) as client:
-        return drain.plan_drain(*client, node, options or DrainOptions())
+        return drain.plan_drain(*client, node, options or DrainOptions(reason=WHY))
 
 
 def drained(world: World, options: DrainOptions | None = None, node: str = "n2") -> NodePlan:
     with led(world) as client:
-        plan = drain.plan_drain(*client, node, options or DrainOptions())
-        drain.drain(*client, plan, WHY, follow(world, client))
+        plan = drain.plan_drain(*client, node, options or DrainOptions(reason=WHY))
+        drain.drain(*client, plan, follow(world, client))
         return plan
 
 
@@ -113,7 +113,7 @@ def test_a_plan_prints_what_runs_and_changes_nothing(make: Make) -> None:
 
     release = world.release("1").id
     lines = [line.strip() for line in str(plan).splitlines()]
-    assert lines[:3] == ["n2: drain", "chat: move to n1", f"service chat, release {release}, mode across"]
+    assert lines[:3] == [f"n2: drain ({WHY})", "chat: move to n1", f"service chat, release {release}, mode across"]
     assert f"n1: docker start {release}-green-r0" in lines
     assert (journal(world), peer(world, "n2").requests("set_cordon")) == (before, [])
     services: Any = plan.as_json()["services"]
@@ -175,7 +175,7 @@ def test_a_drain_whose_client_died_is_continued_by_the_next_one(make: Make) -> N
         raise KeyboardInterrupt(service, accepted)
 
     with led(world) as client, pytest.raises(KeyboardInterrupt):
-        drain.drain(*client, drain.plan_drain(*client, "n2", DrainOptions()), WHY, die)
+        drain.drain(*client, drain.plan_drain(*client, "n2", DrainOptions(reason=WHY)), die)
     plan = drained(world)
 
     assert [(step.action, step.draft) for step in plan.steps] == [(Action.MOVE, None)], "it joins the swap"
@@ -314,8 +314,8 @@ def test_a_drain_stops_a_release_that_is_only_kept_warm_on_the_node(make: Make) 
         (old,) = world.machines["n2"].up
         world.listeners[f"waiting until {old} stops"] = lambda: settle(world)
 
-        plan = drain.plan_drain(*client, "n2", DrainOptions())
-        drain.drain(*client, plan, WHY, follow(world, client))
+        plan = drain.plan_drain(*client, "n2", DrainOptions(reason=WHY))
+        drain.drain(*client, plan, follow(world, client))
 
     assert [(step.action, step.service) for step in plan.steps] == [(Action.END_WARM, "chat")]
     assert "chat: stop the old release: it is only kept warm" in str(plan)
@@ -337,8 +337,8 @@ def test_a_drain_stops_the_release_that_it_has_moved_before_its_warm_time_is_ove
         world.listeners[f"waiting until {old} stops"] = lambda: settle(world)
 
     with led(world) as client:
-        plan = drain.plan_drain(*client, "n2", DrainOptions())
-        drain.drain(*client, plan, WHY, until_promoted)
+        plan = drain.plan_drain(*client, "n2", DrainOptions(reason=WHY))
+        drain.drain(*client, plan, until_promoted)
 
     assert [event.text for event in world.events if event.text.startswith("waiting until")] != []
     assert peer(world).requests("intend")[-1]["intent"]["kind"] == "end-warm"

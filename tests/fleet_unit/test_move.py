@@ -50,7 +50,7 @@ def move_to(world: World, node: str) -> Move:
         if not planned.ended:
             specs = agents.load(operation.connected.fleet, planned.rebuild.services)
             move.require_keys(operation, planned, specs)
-            move.move(operation, planned, specs, 0.0)
+            move.move(operation, planned, specs)
         return planned
 
 

@@ -173,7 +173,8 @@ def deploy(
     release = Release(loaded, make_order(loaded, fleet).context.digest)
     choices = plan_options(fleet, node, mode, without, allow_downtime=allow_downtime, promote=not no_promote)
     if dry_run:
-        _show_swap(fleet, release, choices, Options(wait, json), verbose=context.obj.verbose)
+        options = Options(wait, json)
+        _show_swap(fleet, release, choices, options, apply_gateway=apply_gateway, verbose=context.obj.verbose)
     else:
         options = Options(wait, json, detach)
         _swap(fleet, release, choices, options, apply_gateway=apply_gateway, verbose=context.obj.verbose)
@@ -309,7 +310,9 @@ def _require_arguments(operation: Operation, release: Release, plan: Plan) -> No
         operation.report(Event(member.name, f"arguments not checked before the start: {busy}"))
 
 
-def _show_swap(fleet: Fleet, release: Release, choices: DeployOptions, options: Options, *, verbose: bool) -> None:
+def _show_swap(
+    fleet: Fleet, release: Release, choices: DeployOptions, options: Options, *, apply_gateway: bool, verbose: bool
+) -> None:
     """Print what a deploy would change, in the service, in gateway and guards, and what it would run."""
     with leading_guard(fleet, options.wait_s) as (operation, leader):
         state = leads.state_by(operation.connected.member(operation.node), leader, release.service)
@@ -318,7 +321,7 @@ def _show_swap(fleet: Fleet, release: Release, choices: DeployOptions, options: 
             data("\n".join(changed.lines()))
         connected, desired = operation.connected, agents.load(fleet, [_behind_gateway(release.recipe)])
         changes = [
-            str(change) + ("; needs --apply-gateway" if change.needs_consent else "")
+            str(change) + ("; needs --apply-gateway" if change.needs_consent and not apply_gateway else "")
             for change in agents.changes(connected, desired)
         ]
         draft = sending.dry_run(operation, leader, release, choices)

@@ -64,13 +64,13 @@ def move_(
         for name, error in connected.unreachable.items():
             say(f"skipping {name}: {error}", fg="yellow")
         operation = Operation(connected, report, wait)
-        planned = operation.until_free(lambda: move.read(operation))
+        planned = operation.until_free(lambda: move.read(operation, keep))
         (data if dry_run and not json else say)(str(planned))
         if not planned.ended:
             specs = agents.load(fleet, planned.rebuild.services)
             move.require_keys(operation, planned, specs)
             if not dry_run:
-                move.move(operation, planned, specs, keep)
+                move.move(operation, planned, specs)
     if json:
         data_json(_moved_json(before, fleet, planned, dry_run=dry_run))
     if not dry_run:

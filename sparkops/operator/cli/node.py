@@ -84,13 +84,13 @@ def drain_(
     fleet = load_fleet(context.obj)
     for name in (node, *(to or ())):
         fleet.node(name)
-    options = DrainOptions(tuple(to or ()), stop, allow_downtime)
+    options = DrainOptions(tuple(to or ()), stop, allow_downtime, _reason(message))
     with leading_guard(fleet, wait) as (operation, leader):
         leases.require_cordon(operation.connected.member(node))  # a node without a guard refuses before the plan
         planned = operation.until_free(lambda: drain.plan_drain(operation, leader, node, options))
         _show(planned, dry_run=dry_run, json=json)
         if not dry_run:
-            drain.drain(operation, leader, planned, _reason(message), _follow(operation, leader))
+            drain.drain(operation, leader, planned, _follow(operation, leader))
     if json:
         data_json({**planned.as_json(), "dry_run": dry_run})
     if not dry_run:

@@ -110,14 +110,18 @@ class NodePlan:
     node: str
     verb: str
     steps: Sequence[Step] = ()
+    reason: str = ""
+    """That of the cordon, of a drain."""
 
     def __str__(self) -> str:
+        head = f"{self.node}: {self.verb}" + (f" ({self.reason})" if self.reason else "")
         lines = [f"  {line}" for step in self.steps for line in step.lines()]
-        return "\n".join([f"{self.node}: {self.verb}" + ("" if self.steps else ": no service"), *lines])
+        return "\n".join([head + ("" if self.steps else ": no service"), *lines])
 
     def as_json(self) -> dict[str, object]:
         """Return the object of `--json`."""
-        return {"node": self.node, "verb": self.verb, "services": [step.as_json() for step in self.steps]}
+        services = [step.as_json() for step in self.steps]
+        return {"node": self.node, "verb": self.verb, "reason": self.reason or None, "services": services}
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,8 @@ class DrainOptions:
     stop: bool = False
     """Whether what cannot move is stopped."""
     allow_downtime: bool = False
+    reason: str = ""
+    """Shown where a deploy to the cordoned node is refused."""
 
 
 def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOptions) -> NodePlan:
@@ -152,7 +158,7 @@ def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOp
         if step := _away(operation, state, node, options, steps):
             moves_on = step.action is Action.MOVE and step.service in guests  # its own node has it in its cordon
             steps.append(replace(step, keeps=step.keeps and not moves_on))
-    return NodePlan(node, "drain", steps)
+    return NodePlan(node, "drain", steps, options.reason)
 
 
 def _led(leader: Leader) -> list[ServiceState]:
@@ -296,13 +302,13 @@ def _back(operation: Operation, state: ServiceState, was: Deployment, node: str,
     return _planned(operation, state, step, options, ahead, foreseen)
 
 
-def drain(operation: Operation, leader: Leader, planned: NodePlan, reason: str, follow: Follow) -> None:
+def drain(operation: Operation, leader: Leader, planned: NodePlan, follow: Follow) -> None:
     """Cordon the node, send the steps, and wait until no engine runs on it. Raises the error of the first that fails.
 
     What was moved by then stays where it is, and the node stays cordoned: the same command continues.
     """
     node = planned.node
-    change_cordon(operation, node, partial(Cordon.closed, reason=reason))
+    change_cordon(operation, node, partial(Cordon.closed, reason=planned.reason))
     with further(f"sparkops node drain {node} continues"):
         for step in planned.steps:
             if step.keeps and step.deployment:

@@ -21,15 +21,17 @@ from sparkops.operator.fleet.guards.leader import connect_guard, leading
 from sparkops.swap import trouble
 
 
-def read(operation: Operation) -> Move:
+def read(operation: Operation, keep_s: float = 0.0) -> Move:
     """Return the plan that moves gateway and leader to the gateway's node of this operation. Changes nothing.
 
-    Raises PlanRefused also for a service that does not serve now; Busy, and errors of nodes.
+    `keep_s`: seconds for which the old gateway stays once the new one answers. Raises PlanRefused also for a service
+    that does not serve now; Busy, and errors of nodes.
     """
     connected = operation.connected
     copies = rebuild.read_copies(connected)
     gateways = connected.all(lambda member: member.engine.container(commands.CONTAINER) is not None)
-    planned = move_plan.plan(operation.node, copies, [name for name, present in gateways.items() if present])
+    present = [name for name, there in gateways.items() if there]
+    planned = move_plan.plan(operation.node, copies, present, keep_s)
     if planned.leader and not gateways.get(operation.node):  # with one, this move undoes one that did not end well
         _require_serving(connected.member(planned.leader), planned)
     return planned
@@ -58,8 +60,8 @@ def require_keys(operation: Operation, planned: Move, specs: AgentSpecs) -> None
         raise PlanRefused(problem, next_step=step)
 
 
-def move(operation: Operation, planned: Move, specs: AgentSpecs, keep_s: float) -> None:
-    """Hand over, and remove the old gateway `keep_s` seconds after the new one answers.
+def move(operation: Operation, planned: Move, specs: AgentSpecs) -> None:
+    """Hand over, and remove the old gateway once it was kept beside the new one.
 
     Every step can be repeated. Raises NeedsOperator where a service does not serve through the new gateway: the old one
     stays. Raises Busy, PlanRefused and errors of nodes.
@@ -78,7 +80,7 @@ def move(operation: Operation, planned: Move, specs: AgentSpecs, keep_s: float) 
             for name in planned.closing:
                 error.next_step = error.steps(f"{trouble.MOVE} {name} undoes it: the gateway there still answers")
             raise error
-        _close(operation, planned, specs, keep_s)
+        _close(operation, planned, specs)
 
 
 def _addresses(operation: Operation, name: str) -> tuple[str, ...]:
@@ -104,7 +106,7 @@ def _prepare(operation: Operation, planned: Move, specs: AgentSpecs) -> None:
             opened.resign(planned.node)
 
 
-def _close(operation: Operation, planned: Move, specs: AgentSpecs, keep_s: float) -> None:
+def _close(operation: Operation, planned: Move, specs: AgentSpecs) -> None:
     """Remove the old gateways, while no service changes: their routes stay as they are. Raises Busy, Interrupted."""
     connected, report = operation.connected, operation.report
     if not planned.closing:
@@ -113,8 +115,12 @@ def _close(operation: Operation, planned: Move, specs: AgentSpecs, keep_s: float
         names = " and ".join(planned.closing)
         for service in planned.rebuild.services:
             url = connected.fleet.require_gateway().url(service.port)
-            report(Event(planned.node, f"{service.name}: {url} answers; the gateway on {names} ends in {keep_s:g} s"))
-        if connected.cancel.wait(keep_s):
+            report(
+                Event(
+                    planned.node, f"{service.name}: {url} answers; the gateway on {names} ends in {planned.keep_s:g} s"
+                )
+            )
+        if connected.cancel.wait(planned.keep_s):
             raise Interrupted("interrupted")
         for name in planned.closing:
             member = connected.member(name)

@@ -34,6 +34,8 @@ class Move:
     """Other nodes with a gateway."""
     drain_s: int = 0
     """Seconds for open requests of the old gateway to end: the longest `swap.drain_s` of a release."""
+    keep_s: float = 0.0
+    """Seconds for which the old gateway stays once the new one answers."""
 
     @property
     def node(self) -> str:
@@ -64,11 +66,14 @@ class Move:
         if not self.led:
             yield f"  {self.node}: its guard takes the lead; all others get a new key and follow it"
         for name in self.closing:
-            yield f"  {name}: remove the gateway once that on {self.node} answers; open requests have {self.drain_s} s"
+            yield f"  {name}: remove the gateway {self.keep_s:g} s after that on {self.node} answers; open requests"
+            yield f"    have {self.drain_s} s more"
 
 
-def plan(node: str, copies_by_node: Mapping[str, GuardCopies], gateways: Collection[str]) -> Move:
-    """Return the plan that moves gateway and leader to `node`. `gateways`: the nodes that have a gateway.
+def plan(node: str, copies_by_node: Mapping[str, GuardCopies], gateways: Collection[str], keep_s: float = 0.0) -> Move:
+    """Return the plan that moves gateway and leader to `node`.
+
+    `gateways`: the nodes that have a gateway; `keep_s`: seconds for which they stay once the new one answers.
 
     Raises PlanRefused if the present leader does not answer, or a release that the new gateway cannot reach serves;
     Busy while a service changes.
@@ -93,6 +98,7 @@ def plan(node: str, copies_by_node: Mapping[str, GuardCopies], gateways: Collect
         led=led,
         closing=tuple(sorted(set(gateways) - {node})),
         drain_s=max((int(release.limits.drain_s) for release in releases), default=0),
+        keep_s=keep_s,
     )
 
 
