@@ -125,6 +125,10 @@ class ConnectionLost(NodeError):
         super().__init__(node, problem, next_step=next_step or step)
 
 
+class NotUnderstood(NodeError):
+    """The guard of an older version does not know a request."""
+
+
 class CommandFailed(NodeError):
     """A command ended with a code other than 0. `cause` is the likely one, if known."""
 

@@ -15,6 +15,8 @@ from sparkops.errors import PlanRefused, SparkopsError
 from sparkops.swap.journal import SCHEMA
 
 Value = TypeVar("Value")
+UNKNOWN = "the guard does not understand"
+"""How a guard's reply begins to a request that its version does not know."""
 
 
 class WireError(SparkopsError):

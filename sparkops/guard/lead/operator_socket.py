@@ -56,7 +56,7 @@ def answer(verbs: Verbs, line: bytes, leases: ConnectionLeases) -> dict[str, Any
         return {"error": f"the guard failed: {error}", "next_step": "", "exit_code": 1}
     except (KeyError, TypeError, ValueError) as error:
         step = "Its version may differ from this client's; the next deploy replaces it."
-        return {"error": f"the guard does not understand {line[:60]!r}: {error!r}", "next_step": step, "exit_code": 1}
+        return {"error": f"{wire.UNKNOWN} {line[:60]!r}: {error!r}", "next_step": step, "exit_code": 1}
 
 
 class _Caller(socketserver.StreamRequestHandler):

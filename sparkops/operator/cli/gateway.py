@@ -155,7 +155,11 @@ def _require_named(fleet: Fleet, node: str, without: Sequence[str]) -> None:
         raise UsageError(f"--without {node}: the gateway moves there")
     if fleet.gateway is None or fleet.gateway.node != node:
         named = fleet.gateway.node if fleet.gateway else "not set"
-        raise fleet.fail(("gateway", "node"), f"{named}, expected {node}")
+        error = fleet.fail(("gateway", "node"), f"{named}, expected {node}")
+        error.next_step = (
+            f"Set `gateway.node: {node}` there: each client finds the new gateway by it. Then run this again."
+        )
+        raise error
 
 
 def _as_json(planned: Rebuild, failing: Mapping[str, str], *, dry_run: bool) -> dict[str, object]:

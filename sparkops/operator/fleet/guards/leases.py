@@ -10,10 +10,10 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 
-from sparkops.errors import NotReady, SparkopsError
+from sparkops.errors import NotReady, NotUnderstood, SparkopsError
 from sparkops.node.agents.commands import CONTAINER
 from sparkops.node.cordon import Cordon
 from sparkops.node.member import Member
@@ -46,14 +46,19 @@ def of_agents(leader: Member, work: str, report: OnEvent, wait_s: float = 0.0) -
     return _lease(leader, AGENTS, work, report, wait_s, RENEW_S)
 
 
-def of_deploy(
-    leader: Member, service: str, work: str, report: OnEvent, wait_s: float = 0.0
-) -> AbstractContextManager[None]:
-    """Make the leader refuse other deploys of a service before they check anything. Without a guard there is no lease.
+@contextmanager
+def of_deploy(leader: Member, service: str, work: str, report: OnEvent, wait_s: float = 0.0) -> Iterator[None]:
+    """Make the leader refuse other deploys of a service before they check anything; it refuses no intent.
 
-    It refuses no intent. Raises Busy during another deploy's `work`, after retries for `wait_s`.
+    There is no lease without a guard, or of an older one, which the deploy replaces. Raises Busy during another
+    deploy's `work`, after retries for `wait_s`.
     """
-    return _lease(leader, DEPLOY, work, report, wait_s, RENEW_S, service)
+    with ExitStack() as leased:
+        try:
+            leased.enter_context(_lease(leader, DEPLOY, work, report, wait_s, RENEW_S, service))
+        except NotUnderstood:
+            report(Event(leader.name, "an older guard: another deploy is refused only once this one is accepted"))
+        yield
 
 
 @contextmanager

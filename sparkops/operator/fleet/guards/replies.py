@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from sparkops.errors import Busy, NeedsOperator, NodeError, PlanRefused, SparkopsError
+from sparkops.errors import Busy, NeedsOperator, NodeError, NotUnderstood, PlanRefused, SparkopsError
 from sparkops.node.docker.places import CONTAINER
 from sparkops.swap.catalogue import NoticeState
-from sparkops.swap.wire import WireError
+from sparkops.swap.wire import UNKNOWN, WireError
 
 Read = TypeVar("Read")
 
@@ -27,7 +27,7 @@ def refusal(node: str, reply: Mapping[str, Any]) -> SparkopsError:
     text, step, code = str(reply["error"]), str(reply.get("next_step", "")), reply.get("exit_code")
     if kind := next((kind for kind in (Busy, PlanRefused, NeedsOperator) if kind.exit_code == code), None):
         return kind(f"{node}: {text}", next_step=step)
-    error = NodeError(node, text, next_step=step)
+    error = (NotUnderstood if text.startswith(UNKNOWN) else NodeError)(node, text, next_step=step)
     error.exit_code = code if isinstance(code, int) and 0 < code < 256 else 1
     return error
 

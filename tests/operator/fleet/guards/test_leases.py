@@ -128,3 +128,17 @@ def test_a_node_without_a_guard_needs_no_lease(member: Member) -> None:
 
     with leases.on_node(member, "build of image x", print):
         assert not leases.guarded(member)
+
+
+def test_a_deploy_has_no_lease_of_a_guard_that_does_not_know_it(tmp_path: Path, member: Member) -> None:
+    kinds: dict[str, Callable[[Any], object]] = {"node": lambda _: None}
+    said = list[Event]()
+    server = open_socket({"lease": lambda request: kinds[request["kind"]](request)}, tmp_path / "guard.sock")
+    try:
+        with leases.of_deploy(member, "chat", "chat: deploy of q-2", said.append):
+            pass
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    assert [event.text.partition(":")[0] for event in said] == ["an older guard"]
