@@ -92,6 +92,8 @@ class Origin:
     """The file of its lock."""
     changes: tuple[str, ...] = field(default=(), compare=False)
     """Each KEY=VALUE that replaced a value for one time."""
+    word: str = field(default="", compare=False)
+    """What names it in a command, where its name does not."""
 
 
 class Recipe(Section):
@@ -176,10 +178,21 @@ class Recipe(Section):
         recipe._origin = replace(self._origin, changes=tuple(changes))
         return recipe
 
+    def named(self, word: str) -> Recipe:
+        """Return the recipe with what names it in a command: the path of a file that its name does not find."""
+        recipe = self.model_copy()
+        recipe._origin = replace(self._origin, word=word)
+        return recipe
+
+    @property
+    def word(self) -> str:
+        """The recipe as a word of a command."""
+        return quote(self._origin.word or self.name)
+
     @property
     def typed(self) -> str:
-        """The recipe as the words of a command: its name, and `--set` for each value that was replaced."""
-        return quote(self.name, *(word for change in self.changes for word in ("--set", change)))
+        """The recipe as the words of a command, with `--set` for each value that was replaced."""
+        return quote(self._origin.word or self.name, *(word for change in self.changes for word in ("--set", change)))
 
     @property
     def lock(self) -> Lock | None:

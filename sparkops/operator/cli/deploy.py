@@ -82,7 +82,7 @@ def fit(
         data("\n".join(line for outcome in known for line in lines(outcome)))
     all_or_raise(outcomes)
     too_large = [outcome for outcome in known if outcome.problems]
-    for step in dict.fromkeys(lower(outcome, loaded.name) for outcome in too_large):
+    for step in dict.fromkeys(lower(outcome, loaded.word) for outcome in too_large):
         say(f"  next: {step}", bold=True)
     if too_large:
         raise typer.Exit(1)

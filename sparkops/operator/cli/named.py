@@ -37,7 +37,9 @@ def copy_targets(fleet: Fleet, recipe: Recipe, source: str, named: Sequence[str]
 
 def load_recipe(named: str, fleet: Fleet, changes: Sequence[str] = ()) -> Recipe:
     """Return the recipe of a file or name, with these KEY=VALUE changes. Raises ConfigError, UsageError."""
-    return recipe_file.load(find_recipe(named), fleet.nodes, changes)
+    file = find_recipe(named)
+    recipe, known = recipe_file.load(file, fleet.nodes, changes), known_recipes().get(file.stem)
+    return recipe if known and known.resolve() == file.resolve() else recipe.named(str(file))
 
 
 def require_service(connected: Connected, service: str) -> None:

@@ -78,7 +78,7 @@ def _image(rank: Rank, node: Observed) -> str:
     running = own(rank, node)
     image = node.image or (running.image if running else None)
     if image is None:
-        step = f"sparkops build {rank.release.recipe.name} --node {rank.node}"
+        step = f"sparkops build {rank.release.recipe.word} --node {rank.node}"
         raise NotReady(rank.node, f"image not found: {rank.release.image}", next_step=step)
     return image
 

@@ -87,7 +87,7 @@ def _description(member: Member, recipe: Recipe) -> Description:
     if described is None:
         where = f"{model_dir(member.config)}/{model.path}"
         problem = f"memory unknown: no config.json in {where}, no description of {model.id} in a lock"
-        step = f"{remedy(recipe, member.name)}\nor, if a node has it: sparkops recipe lock {recipe.name} --node NODE"
+        step = f"{remedy(recipe, member.name)}\nor, if a node has it: sparkops recipe lock {recipe.word} --node NODE"
         raise NotReady(member.name, problem, next_step=step)
     return described
 

@@ -129,7 +129,7 @@ class Site:
                 others[item.service] = others.get(item.service, 0.0) + item.claim_gib
         frees = [f"sparkops stop {service} (frees {claim_gib:g} GiB)" for service, claim_gib in others.items()]
         room = f"Free memory on {node}: {' or '.join(frees) or '`sparkops status` shows what is used'}"
-        return f"{room}; or use a node with more: --node; or lower what it takes: sparkops fit {recipe.name}"
+        return f"{room}; or use a node with more: --node; or lower what it takes: sparkops fit {recipe.word}"
 
     def _ending(self) -> Busy | None:
         """Return why the node's memory is unknown. The rank's own container does not count: the guard restarts it."""

@@ -102,7 +102,7 @@ def differing(release: Release, observed: Mapping[str, Observed]) -> Iterator[Pl
     if len(set(installed_by_node.values())) > 1:
         versions = "; ".join(f"{name}: {installed}" for name, installed in installed_by_node.items())
         step = (
-            f"sparkops recipe lock {release.recipe.name}, then build on all of them; or build on one and copy: --once"
+            f"sparkops recipe lock {release.recipe.word}, then build on all of them; or build on one and copy: --once"
         )
         yield PlanRefused(f"the nodes do not have the same packages in {release.image}: {versions}", next_step=step)
 
@@ -159,7 +159,7 @@ def _missing(rank: Rank, node: Observed) -> Iterator[NodeError]:
     """Yield what a node lacks of image and weights."""
     recipe = rank.release.recipe
     if node.image is None:
-        step = f"sparkops build {recipe.name} --node {rank.node}"
+        step = f"sparkops build {recipe.word} --node {rank.node}"
         yield Lacking(rank.node, "image", f"image not found: {rank.release.image}", next_step=step)
     if ENGINES[recipe.engine].weights:
         yield from _weights_refused(rank, node)

@@ -47,7 +47,7 @@ def plan_steps(member: Member, recipe: Recipe, image: str, *, replace: bool) -> 
         models.refuse_to_lose(member, output_of(model, step), directory, replace=replace)
     problem = lacking(recipe, member.name, steps, directory)
     if problem is None and member.engine.trusted(image) is None:
-        build = f"sparkops build {recipe.name} --node {member.name}"
+        build = f"sparkops build {recipe.word} --node {member.name}"
         problem = NotReady(member.name, f"image not found: {image}", next_step=build)
     user = (directory.user, directory.group)
     inside = commands.container(model_dir(member.config), image, user, network="none", task="prepare")

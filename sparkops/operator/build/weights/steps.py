@@ -70,7 +70,7 @@ def lacking(recipe: Recipe, node: str, steps: Sequence[Step], directory: ModelDi
     for source in model.sources:
         reasons = in_words(refused(fetched(source), directory.checkpoints.get(source.path)))
         if source.path in reads - outputs and reasons:
-            step = f"sparkops models pull {recipe.name} --node {node}"
+            step = f"sparkops models pull {recipe.word} --node {node}"
             return NotReady(node, f"{source.path} is unusable: {reasons}", next_step=step)
     written = {path: checkpoint.size for path, checkpoint in directory.checkpoints.items()}
     needed = sum(max(step.disk_gb * BYTES["gb"] - written.get(step.output + PARTIAL, 0), 0) for step in steps)
@@ -87,6 +87,6 @@ def marker(model: Model, step: Step) -> Mapping[str, str]:
 def remedy(recipe: Recipe, node: str) -> str:
     """Return the command that puts the recipe's weights on a node."""
     if recipe.model.steps:
-        return f"sparkops models prepare {recipe.name} --node {node}"
-    pull, copy = f"sparkops models pull {recipe.name} --node {node}", f"sparkops models copy {recipe.name} --to {node}"
+        return f"sparkops models prepare {recipe.word} --node {node}"
+    pull, copy = f"sparkops models pull {recipe.word} --node {node}", f"sparkops models copy {recipe.word} --to {node}"
     return f"{pull}   (or: {copy} --from NODE)"

@@ -66,8 +66,8 @@ class Move:
         if not self.led:
             yield f"  {self.node}: its guard takes the lead; all others get a new key and follow it"
         for name in self.closing:
-            yield f"  {name}: remove the gateway {self.keep_s:g} s after that on {self.node} answers; open requests"
-            yield f"    have {self.drain_s} s more"
+            after = f"{self.keep_s:g} s after that on {self.node} answers"
+            yield f"  {name}: remove the gateway {after}; open requests have {self.drain_s} s"
 
 
 def plan(node: str, copies_by_node: Mapping[str, GuardCopies], gateways: Collection[str], keep_s: float = 0.0) -> Move:

@@ -38,7 +38,7 @@ def test_a_plan_prints_what_happens_in_its_order() -> None:
         "  n2: start the gateway, with the keys and the certificate of the inventory",
         "  n1: its guard stops leading",
         "  n2: its guard takes the lead; all others get a new key and follow it",
-        f"  n1: remove the gateway once that on n2 answers; open requests have {drain_s} s",
+        f"  n1: remove the gateway 0 s after that on n2 answers; open requests have {drain_s} s",
     ]
 
 
