@@ -108,7 +108,8 @@ class Gateway(Section):
 
 
 class Monitoring(Section):
-    """Figures of the fleet for Prometheus, on ports of their own: docs/monitoring.md. A deploy applies changes."""
+    """Figures of the fleet for Prometheus, on ports of their own: docs/monitoring.md. A deploy with
+    --apply-gateway applies changes."""
 
     key: LocalPath
     """File with the key that Prometheus sends, relative to the inventory, mode 0600: 16 to 512 letters, digits and

@@ -75,6 +75,11 @@ def test_the_wheel_is_complete_outside_the_sources(installed: Installed) -> None
     assert planned.returncode == 2
     assert "next: Create one with `sparkops init`" in planned.stderr
 
+    (installed.directory / "inventory.yaml").write_text("nodes: {n1: {address: 127.0.0.1}}\n")
+    locked = installed.run("recipe", "lock", "tiny-qwen3-cpu")
+    assert locked.returncode == 2
+    assert "extends: tiny-qwen3-cpu" in locked.stderr, "it would lie in the installed package"
+
 
 @pytest.mark.timeout(300)
 def test_the_wheel_is_small_and_has_all_files_of_the_sources(installed: Installed) -> None:

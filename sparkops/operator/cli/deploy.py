@@ -54,6 +54,7 @@ from sparkops.operator.fleet.guards.ending import Ending
 from sparkops.operator.fleet.guards.following import Following
 from sparkops.operator.fleet.parallel import all_or_raise
 from sparkops.operator.status.clients import CLIENTS
+from sparkops.serving.service_state import ServiceState
 from sparkops.swap.events import DONE
 
 
@@ -127,6 +128,7 @@ def plan(
     blue_green: BLUE_GREEN = True,
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
+    wait: WAIT = 0.0,
     set_: SET = None,
     json: JSON = False,
 ) -> None:
@@ -138,7 +140,7 @@ def plan(
 
     Example: sparkops plan 122b-autoround
     """
-    deploy(context, recipe, node, blue_green, mode, allow_downtime, set_=set_, dry_run=True, json=json)
+    deploy(context, recipe, node, blue_green, mode, allow_downtime, wait=wait, set_=set_, dry_run=True, json=json)
 
 
 def deploy(
@@ -280,7 +282,7 @@ def _swap(
             accepted = sending.deploy(operation, leader, release, choices, draft)
         url = fleet.require_gateway().url(service.port)
         if accepted is None:
-            say(f"{release.service}: nothing to do: {release.id} serves", fg="green")
+            say("\n".join(_nothing(leader.state(release.service), release)), fg="green")
             if options.json:
                 data_json({"service": release.service, **Ending("nothing", DONE, release.id).as_json()})
         else:
@@ -329,7 +331,14 @@ def _show_swap(
             compared = changed.as_json() if changed else None
             data_json({**_plan_json(release, draft), "difference": compared, "agents": changes})
         else:
-            data("\n".join([*changes, _plan_text(connected, release, draft, verbose=verbose)]))
+            told = [_plan_text(connected, release, draft, verbose=verbose)] if draft else _nothing(state, release)
+            data("\n".join([*changes, *told]))
+
+
+def _nothing(state: ServiceState | None, release: Release) -> list[str]:
+    """Return that a release serves, and what of its recipe takes effect only with another one."""
+    later = [f"  {change}: not before the next release" for change in sending.untaken(state, release)]
+    return [f"{release.service}: nothing to do: {release.id} serves", *later]
 
 
 def _plan_json(release: Release, draft: Draft | None) -> dict[str, object]:
@@ -340,10 +349,9 @@ def _plan_json(release: Release, draft: Draft | None) -> dict[str, object]:
     return {"service": release.service, "release": release.id, "mode": mode, "effects": plan}
 
 
-def _plan_text(connected: Connected, release: Release, draft: Draft | None, *, verbose: bool) -> str:
+def _plan_text(connected: Connected, release: Release, draft: Draft, *, verbose: bool) -> str:
     """Return what a deploy would run, as text."""
-    effects = draft.effects if draft else None
-    if draft is None or effects is None:
+    if (effects := draft.effects) is None:
         return f"{release.service}: nothing to do: {release.id} serves"
     nodes = [rank.node for rank in draft.plan.ranks]
     notes = [f"  no report from the guard of {node} yet" for node in draft.state.missing if node in nodes]

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from sparkops.config import assets
+from sparkops.config import assets, shipped
 from sparkops.config.lock import Lock, Parent, not_locked
 from sparkops.config.recipe import Recipe
 from sparkops.config.recipe_file import load_unlocked, lock_file, lock_text, read_lock
+from sparkops.errors import UsageError
 from sparkops.names import counted
 from sparkops.node.member import Member
 from sparkops.node.progress import OnEvent
@@ -65,6 +66,9 @@ def lock(
         say(f"{file} is up to date")
         _show(before, file, json=json)
         return
+    if shipped.packed(recipe_file) is not None:
+        step = f"Write a recipe with `extends: {unlocked.name}` to recipes/mine.yaml, then: sparkops recipe lock mine"
+        raise UsageError(f"{unlocked.name} is a recipe of sparkops: an update would remove its lock", next_step=step)
     name = node or (unlocked.nodes or list(fleet.nodes))[0]
     with connect(fleet, [name]) as connected:
         member = connected.members[name]

@@ -31,5 +31,5 @@ def monitoring(
         say(f"wrote {output / name}")
     if fleet.monitoring is None:
         say("no `monitoring` in the inventory: only the gateway is scraped, by a Prometheus on its node", fg="yellow")
-        say("  next: add `monitoring: {key: FILE}`, deploy, and write the files again", bold=True)
+        say("  next: add `monitoring: {key: FILE}`, deploy with --apply-gateway, and write the files again", bold=True)
     say(f"  next: prometheus --config.file={output / PROMETHEUS}", bold=True)

@@ -20,7 +20,7 @@ from sparkops.node.member import Member
 from sparkops.node.progress import Event, OnEvent
 from sparkops.operator.deploy import leads, node_checks, observe, preview, returning
 from sparkops.operator.deploy.deployment import deployment, kept_release, new_id, release_of, token_ranks
-from sparkops.operator.deploy.difference import Difference, difference
+from sparkops.operator.deploy.difference import Change, Difference, difference
 from sparkops.operator.deploy.operation import Operation
 from sparkops.operator.deploy.plan import DeployOptions, Plan, nodes_of, plan
 from sparkops.operator.deploy.preconditions import Observed, current
@@ -172,6 +172,18 @@ def difference_of(state: ServiceState | None, release: Release) -> Difference | 
         return difference(release_of(active), release) if active and active.release != release.id else None
     except ValueError:
         return None
+
+
+def untaken(state: ServiceState | None, release: Release) -> tuple[Change, ...]:
+    """Return what differs in the recipe of the release that serves: settings of swaps and checks make no other release.
+
+    A deploy of another release takes them. Nothing where this release does not serve, or one of another version does.
+    """
+    active = state.journal.active if state else None
+    try:
+        return difference(release_of(active), release).changes if active and active.release == release.id else ()
+    except ValueError:
+        return ()
 
 
 def check(operation: Operation, draft: Draft) -> None:

@@ -69,8 +69,8 @@ class GatewayContents:
     services: Mapping[str, Service]
     files: Mapping[str, str | None]
     keys: Mapping[str, str] = field(default_factory=dict)
-    limits: str = ""
-    """The limits of the inventory's section `gateway`, as text."""
+    settings: str = ""
+    """What the inventory says of the gateway, as text."""
 
 
 def of_container(
@@ -137,7 +137,7 @@ def _of_file(node: str, name: str, facts: GatewayFacts, contents: GatewayContent
         expected = fingerprint(contents.files.get(name) or "")
         text = f"certificate {facts.certificate or 'none'}, expected {expected or 'none'}"
     else:
-        text = f"{name} differs: expected {contents.limits}"
+        text = f"{name} is not that of the inventory: {contents.settings}"
     return Change(node, "gateway", Kind.CONFIGURE, text)
 
 
@@ -148,7 +148,7 @@ def _of_service(service: str, facts: GatewayFacts, contents: GatewayContents) ->
     if running.aliases != expected.aliases:
         names = (", ".join(aliases) or "none" for aliases in (running.aliases, expected.aliases))
         return f"aliases of {service}: {', expected '.join(names)}"
-    return f"access to {service} differs: expected {contents.limits}"
+    return f"access to {service} is not that of the inventory: {contents.settings}"
 
 
 def _of_keys(running: Iterable[str], expected: Mapping[str, str]) -> str:

@@ -30,10 +30,11 @@ from sparkops.operator.deploy.agents.differences import (
 from sparkops.operator.deploy.agents.replacement import finish, up
 
 
-def _limits(settings: Gateway) -> str:
-    """Return the limits of the gateway's section as text."""
+def _settings(settings: Gateway, monitoring: str) -> str:
+    """Return the settings of the inventory that a file of the gateway has, as text."""
     elsewhere = ("node", "address", "api_keys", "tls_certificate")
-    return ", ".join(f"{key} {value}" for key, value in settings if key not in elsewhere)
+    own = [f"{key} {value}" for key, value in settings if key not in elsewhere]
+    return ", ".join([*own, f"monitoring {'on' if monitoring else 'off'}"])
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class GatewaySpec:
         hashes = [hashed([key]).strip() for key in self.secrets.api_keys]
         keys = dict(zip(self.settings.api_keys, hashes, strict=True))
         configuration = files(services.values(), self.settings, self.secrets, self.templates)
-        return GatewayContents(services, configuration, keys, _limits(self.settings))
+        return GatewayContents(services, configuration, keys, _settings(self.settings, self.secrets.monitoring))
 
 
 def load(fleet: Fleet, settings: Gateway, services: Sequence[Service]) -> GatewaySpec:

@@ -157,7 +157,7 @@ def test_services_on_the_port_of_all_move_with_it() -> None:
 def test_limits_are_named_with_what_is_expected() -> None:
     texts = changes(running(CHAT), contents({"chat": 9100}, SETTINGS.model_copy(update={"client_requests": 20})))
 
-    assert texts == [(Kind.CONFIGURE, "access to chat differs: expected metrics_port 8405", True)]
+    assert texts == [(Kind.CONFIGURE, "access to chat is not that of the inventory: metrics_port 8405", True)]
 
 
 def test_keys_are_compared_by_the_name_of_their_file_and_never_shown() -> None:
