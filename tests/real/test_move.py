@@ -59,6 +59,8 @@ def test_no_request_fails_through_the_old_gateway_and_then_through_the_new_one(
     again = moved("gateway", "move", "node-2", "--json")
     assert (again.code, again.json["result"]) == (0, "nothing"), again.err
     assert moved("stop", service.name).code == 0, "the new leader decides"
+    told = [event["text"] for event in moved("history", service.name, "--json").json["events"]]
+    assert any(engine.release in text for text in told), "what the former leader has recorded stays in the history"
     assert service.journal("node-2").leader == "node-2"
 
 

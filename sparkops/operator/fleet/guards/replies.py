@@ -44,8 +44,6 @@ def parsed(node: str, op: str, reply: Any, read: Callable[[Any], Read]) -> Read:
 
 Record = Mapping[str, Any]
 """One event as a guard keeps it."""
-KEPT_BY_ALL = ("evidence", "restart", "finding")
-"""Kinds of events that only the guard of the engine's node records."""
 
 
 def records(reply: Any) -> list[dict[str, Any]]:
@@ -56,9 +54,12 @@ def records(reply: Any) -> list[dict[str, Any]]:
 
 
 def merge(leader: Iterable[Record], others: Iterable[Record]) -> list[Record]:
-    """Join the leader's lasting events with the evidence, restarts and findings of other guards, by time."""
-    joined = [*leader, *(event for event in others if event.get("kind") in KEPT_BY_ALL)]
-    return sorted((event for event in joined if event.get("lasting", True)), key=lambda event: event["at"])
+    """Join the lasting events of all guards by time.
+
+    Each event is one guard's alone: the leader's, those of a guard that led before, and what an engine's own recorded.
+    """
+    joined = (event for event in (*leader, *others) if event.get("lasting", True))
+    return sorted(joined, key=lambda event: str(event["at"]))
 
 
 def notable(histories: Mapping[str, Iterable[Record]]) -> list[Record]:

@@ -19,7 +19,7 @@ def test_an_event_is_a_line_with_its_node_and_what_follows_is_indented() -> None
     assert [*lines({"at": "T", "kind": "end", "text": "q serves"})] == ["T  end      q serves"]
 
 
-def test_what_only_another_guard_knows_is_listed_by_time() -> None:
+def test_what_other_guards_know_is_listed_by_time_also_of_a_former_leader() -> None:
     own: list[Record] = [{"at": "1", "kind": "phase"}, {"at": "4", "kind": "end"}, {"at": "3", "lasting": False}]
     others: list[Record] = [
         {"at": "2", "kind": "evidence"},
@@ -27,7 +27,7 @@ def test_what_only_another_guard_knows_is_listed_by_time() -> None:
         {"at": "3", "kind": "restart"},
     ]
 
-    assert [event["at"] for event in merge(own, others)] == ["1", "2", "3", "4"]
+    assert [event["at"] for event in merge(own, others)] == ["1", "2", "2", "3", "4"]
 
 
 def test_of_all_services_what_an_operator_must_know_is_listed_by_time() -> None:
