@@ -175,10 +175,15 @@ def hold(
     Example: sparkops hold qwen3.5-122b --message "benchmark until 18:00"
     """
     fleet = load_fleet(context.obj)
+    if off and message != MAINTENANCE:
+        raise UsageError("--message: not with --off", next_step=f"sparkops hold {service} --off")
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     reason = f"{message.strip() or MAINTENANCE}, by {leases.operator()} since {since}"
     with leader_of(fleet, service) as (_, leader):
         changed = sending.hold(leader, service, "" if off else reason)
+        swap = leader.state(service).swap
+    if swap and swap.reverting and not off:
+        say(f"{service}: the swap to {swap.target.release} is reverted\n  next: sparkops status {service} --follow")
     if off:
         say(f"{service}: hold ended" if changed else f"{service}: nothing was held", fg="green")
     else:

@@ -21,8 +21,9 @@ from sparkops.command import quote
 from sparkops.config import opt_in, source
 from sparkops.config.fields import Location, ModelName, as_name
 from sparkops.config.image import Image
+from sparkops.config.serve import Task
 from sparkops.config.source import Source
-from sparkops.engines import EngineName
+from sparkops.engines import ENGINES, EngineName
 from sparkops.errors import ConfigError
 from sparkops.foreign import one_line
 from sparkops.operator.convert import (
@@ -68,6 +69,13 @@ STRICT = READ_KEYS - {"name", "description"} | {"defaults", "env", "mods", "pre_
 """Keys that affect the engine. Ambiguous values of other keys are accepted."""
 NEWER = "unknown version, read as version 2 as in sparkrun"
 NO_REPOSITORY = "is not a repository: expected OWNER/NAME"
+TASKS: Mapping[str, Task] = {
+    **{"generate": "chat", "auto": "chat"},
+    **{"embed": "embedding", "embedding": "embedding", "score": "rerank"},
+}
+"""Values of --task (vllm/config/__init__.py of 0.9.2), which later releases conclude from the model."""
+NAMED_TASKS: Mapping[str, Task] = {"embedding": "embedding", "rerank": "rerank"}
+"""Words in names of models that do not chat."""
 SHELL_VALUE = "is a variable of the original's shell, which may be another directory than the model's"
 TWO_SERVERS = "a second server in one command: sparkops starts one engine for each recipe"
 KINDS: Mapping[str, tuple[type, str]] = {
@@ -230,6 +238,7 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
         newest = f"vLLM {conversion.release.version}, the newest that import knows"
         why = f"{newest}, does not load {known.type} ({known.source})"
         conversion.omit(conversion.line(("model",)), "model", why, "refusal", "model", unknown=True)
+    task = _task(conversion, flags, model)
     service = as_name(directory(model))
     if not conversion.kind.aliases:
         service = sglang_flags.service(conversion, flags, service)
@@ -237,6 +246,7 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
     _, executor = RUNTIMES[original.get("runtime", "vllm")]
     serve = convert_nodes(conversion, flags, executor)
     serve |= {"aliases": aliases} if aliases else {}
+    serve |= {"task": task} if task != "chat" else {}
     serve["args"] = FLAGS[conversion.engine](conversion, flags, model, unknown)
     if env := convert_variables(conversion, variables):
         serve["env"] = env
@@ -247,6 +257,15 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
         serve["allow"] = [*dict.fromkeys(allow)]
     _fill(conversion, name, service, model, serve)
     return conversion
+
+
+def _task(conversion: Conversion, flags: dict[str, Any], model: str) -> Task:
+    """Return what a model does, by the flag `task` of older releases of vLLM, which is removed, or by its name."""
+    tasks = ENGINES[conversion.engine].tasks
+    if (stated := TASKS.get(str(flags.get("task")))) and stated in tasks:
+        del flags["task"]
+        return stated
+    return next((task for word, task in NAMED_TASKS.items() if word in model.lower() and task in tasks), "chat")
 
 
 def _aliases(conversion: Conversion, flags: dict[str, Any], service: str) -> list[str]:
@@ -377,15 +396,18 @@ def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
             line, "command", f"expected one model after `{conversion.engine} serve`, got {words}", "refusal"
         )
         return named or str(served[0])
-    if "$" in str(served):
+    if "$" in str(served) and named:
         conversion.omit(line, "model", f"{served} {SHELL_VALUE}", "refusal")
-        return named or str(served)
+        return named
+    if "$" in str(served):
+        conversion.refuse(line, "model", f"{served} {SHELL_VALUE}: expected OWNER/NAME in its place")
+        return str(served)
     is_path = str(served).startswith(("/", ".", "~", "{"))
     if is_path and named:
         conversion.omit(line, str(served), f"path in the original's container; the model is {named}")
     elif is_path:
-        reason = f"{served} is a path in the original's container: expected OWNER/NAME, or the key `model`"
-        conversion.omit(line, "model", reason, "refusal")
+        reason = f"{served} is a path in the original's container: expected OWNER/NAME in its place, or the key `model`"
+        conversion.refuse(line, "model", reason)
     elif named:
         conversion.omit(
             conversion.line(("model",)), "model", f"the command serves {served}, not {named}", "loss", "model"
@@ -430,10 +452,11 @@ def _fill(conversion: Conversion, name: str, service: str, model: str, serve: di
         conversion.lines.setdefault((key,), conversion.lines["model",])
         for inner in value if isinstance(value, dict) else ():
             conversion.lines.setdefault((key, inner), conversion.lines[key,])
+    stated = kind.share_flag if kind.share_flag in serve["args"] else f"the default {kind.share_flag}, {share}"
     conversion.guessed = {
         **({} if states_service else {"service": "guessed from the model's name; clients use this name"}),
         **({} if conversion.use else {"image": _image_comment(conversion)}),
-        "memory": f"guessed from {kind.share_flag}{_too_much(claim, kind.share_flag)}",
+        "memory": f"guessed from {stated}{_too_much(claim, kind.share_flag)}",
     }
 
 

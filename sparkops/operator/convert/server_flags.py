@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -61,6 +62,8 @@ SHOWN_GIB = 121.7
 IN_GIB = "gpu-memory-utilization-gb"
 MODELS = "/models"
 """Where a container sees the node's model directory, as in node/docker/commands.py."""
+LIKE = 0.85
+"""Least likeness (difflib's ratio) of an unknown flag to one that was meant; a flag of a fork has none."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FLAG, FLAG_VALUE = TypeAdapter[str](Flag), TypeAdapter[Any](FlagValue)
 ENV_NAME, ENV_VALUE = TypeAdapter[str](EnvName), TypeAdapter[str](Value)
@@ -283,7 +286,9 @@ def _no_such_flag(release: Release, flag: str) -> bool:
 def _not_in_tables(release: Release, flag: str, value: Any) -> str:
     """Return which flag or value a release of vLLM does not have; empty if it has both."""
     if _no_such_flag(release, flag):
-        return f"vLLM {release.version} has no flag {flag if flag.startswith('-') else f'--{flag}'}"
+        near = get_close_matches(flag.partition(".")[0], accepted(release), 1, LIKE)
+        meant = f"; did you mean --{near[0]}?" if near else ""
+        return f"vLLM {release.version} has no flag {flag if flag.startswith('-') else f'--{flag}'}{meant}"
     method = _speculative(flag, value).get("method")
     for name, given in ((flag, value), ("spec-method", method)):
         choices, word = release.choices.get(name), str(given) if type(given) is int else given

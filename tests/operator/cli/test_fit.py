@@ -64,7 +64,7 @@ def test_a_recipe_that_does_not_fit_ends_with_1_and_a_next_step(sparkops: Sparko
 
     assert ran.code == 1
     assert "GiB in total: " in ran.out.splitlines()[0]
-    assert ran.err == "  next: Lower kv-cache-memory-bytes or max-model-len of q, or use a smaller model.\n"
+    assert ran.err == "  next: Lower kv-cache-memory-bytes or max-model-len of q.yaml, or use a smaller model.\n"
 
 
 def test_without_a_model_and_without_a_lock_it_refuses(sparkops: Sparkops, root: Path) -> None:
@@ -73,8 +73,8 @@ def test_without_a_model_and_without_a_lock_it_refuses(sparkops: Sparkops, root:
     where = f"{root}/models/q"
     assert (ran.code, ran.out) == (5, "")
     assert f"here: memory unknown: no config.json in {where}, no description of org/q in a lock\n" in ran.err
-    assert "next: sparkops models pull q --node here" in ran.err
-    assert "next: or, if a node has it: sparkops recipe lock q --node NODE" in ran.err
+    assert "next: sparkops models pull q.yaml --node here" in ran.err
+    assert "next: or, if a node has it: sparkops recipe lock q.yaml --node NODE" in ran.err
 
 
 def lock_model(root: Path) -> None:

@@ -158,3 +158,39 @@ def test_a_recipe_for_more_nodes_than_a_plan_takes_says_so_in_its_exit_code(tmp_
         output.unlink()
 
     assert codes == {1: 0, 2: 0, 3: 5, 4: 5}
+
+
+UNNAMED = {
+    "a parameter": "MODEL=${1:-a/b}\nvllm serve $MODEL\n",
+    "a path": "docker run -v /srv:/model vllm/vllm-openai:v0.23.0 --model /model\n",
+}
+
+
+@pytest.mark.parametrize("text", UNNAMED.values(), ids=UNNAMED)
+def test_a_model_without_a_name_cannot_be_left_out(tmp_path: Path, text: str) -> None:
+    for choices in (Choices(), Choices(without=("model",))):
+        (part,) = of(tmp_path, text, choices).refusals
+        assert (part.key, part.final) == ("model", True)
+        assert "expected OWNER/NAME in its place" in part.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "task"),
+    [
+        ("vllm serve a/b --task embed", "embedding"),
+        ("vllm serve Qwen/Qwen3-Embedding-0.6B", "embedding"),
+        ("vllm serve BAAI/bge-reranker-v2-m3", "rerank"),
+        ("vllm serve a/b --task generate", None),
+    ],
+)
+def test_the_task_is_that_of_the_flag_or_of_the_name(tmp_path: Path, line: str, task: str | None) -> None:
+    conversion = of(tmp_path, f"{line}\n")
+
+    assert not conversion.refusals
+    assert (conversion.data["serve"].get("task"), "task" in conversion.data["serve"]["args"]) == (task, False)
+
+
+def test_a_mistyped_flag_gets_a_near_one_and_one_of_a_fork_none(tmp_path: Path) -> None:
+    for flag, meant in (("max-modle-len", "; did you mean --max-model-len?"), ("fork-mode", "")):
+        (part,) = of(tmp_path, f"vllm serve a/b --{flag} 8\n").refusals
+        assert part.reason.endswith(f"has no flag --{flag}{meant}")

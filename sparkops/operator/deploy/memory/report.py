@@ -60,7 +60,7 @@ def _cache(fit: Fit) -> str:
 
 
 def _old(fit: Fit) -> str:
-    kept = f", {fit.reserve_gib:g} GiB reserve" if fit.room.shared else ""
+    kept = (f", {fit.reserve_gib:g} GiB reserve" if fit.room.shared else "") + ", nothing else"
     if fit.room.old_gib:
         return f"{', '.join(fit.room.old)} ({fit.room.old_gib:g} GiB claimed) and this release{kept}"
     return f"two releases of this size{kept}"
