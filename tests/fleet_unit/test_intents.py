@@ -436,6 +436,23 @@ def test_rollback_switches_back_to_a_release_that_is_still_warm(make: Make) -> N
     assert (swap.target, swap.mode) == (old, Mode.BESIDE)
 
 
+def test_a_deploy_of_a_warm_release_takes_it_as_it_runs(make: Make) -> None:
+    """Planned now, its container would get another number of compilers: a second one of its name."""
+    world = make(1)
+    serve(world, world.release("1", **SMALL))
+    old = journal(world).active
+    with led(world) as client:
+        finished(world, client, sending.deploy(*client, world.release("2", **SMALL), ON_N1))
+        world.machines["n1"].memory_gib *= 1.5
+
+        ending = finished(world, client, sending.deploy(*client, world.release("1", **SMALL), ON_N1))
+
+    assert (ending.result, ending.release) == ("done", world.release("1").id)
+    swap = journal(world).swap
+    assert swap is not None
+    assert swap.target == old
+
+
 def test_a_rollback_that_has_waited_is_planned_on_the_journal_of_its_turn(make: Make) -> None:
     world = make(1)
     serve(world, world.release("1", **SMALL))

@@ -13,6 +13,7 @@ from sparkops.operator.deploy.preview import Draft
 from sparkops.operator.fleet.guards.leader import leading
 from sparkops.swap.journal import Journal
 from tests.fleet_unit.conftest import Make
+from tests.fleet_unit.test_intents import SMALL, journal, serve
 from tests.fleet_unit.world import World
 
 OPTIONS = DeployOptions(nodes=("n1",))
@@ -83,3 +84,21 @@ def test_a_plan_is_made_again_after_the_service_or_its_guards_changed(
     planned, intent = sent(make(1), change, stale=stale)
 
     assert intent != planned.intent.id
+
+
+def test_a_deploy_that_another_operator_has_overtaken_is_refused(make: Make) -> None:
+    world = make(1)
+    serve(world, world.release("0", **SMALL))
+    served, new, peer = journal(world), world.release("1", **SMALL), world.node("n1").peer
+    intents = len(peer.requests("intend"))
+    with world.order() as order, leading(order.connected.members["n1"]) as leader:
+        planned = sending.prepare(order, leader, new, OPTIONS)
+        peer.write(served.changed(active=None, previous=served.active))
+
+        with pytest.raises(
+            PlanRefused, match="chat: it was stopped since this deploy was planned; nothing was"
+        ) as told:
+            sending.deploy(order, leader, new, OPTIONS, planned)
+
+    assert told.value.next_step.startswith("sparkops history chat; ")
+    assert len(peer.requests("intend")) == intents

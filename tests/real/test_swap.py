@@ -75,7 +75,7 @@ def test_of_two_deploys_the_second_is_refused_before_its_checks_and_may_wait(any
             out, err = waiting.communicate(timeout=PATIENCE_S)
 
     assert refused.code == 4, refused.err
-    problem = f"stand-in: deploy of stand-in-1 by {leases.operator()} is in progress"
+    problem = f"{GATEWAY}: stand-in: deploy of stand-in-1 by {leases.operator()} is in progress"
     assert refused.err.splitlines() == [f"sparkops: {problem}", "  next: `--wait 10m` retries."]
     assert problem in waits
     assert (waiting.returncode, json.loads(out)["result"]) == (0, "done"), err

@@ -213,7 +213,7 @@ RENAMED: Mapping[str, Sequence[str]] = {
     "render": ("recipe render RECIPE",),
     "schema": ("recipe schema NAME",),
     "show": ("recipe show RECIPE",),
-    "start": ("up RECIPE", "restart SERVICE"),
+    "start": ("restart SERVICE",),
     "trust": ("node trust NODE",),
     "undo": ("rollback SERVICE",),
     "unhold": ("hold SERVICE --off",),

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from sparkops.config.release import Release
-from sparkops.errors import Busy, NeedsOperator, SparkopsError, UsageError
+from sparkops.errors import Busy, NeedsOperator, PlanRefused, SparkopsError, UsageError
 from sparkops.node import host
 from sparkops.node.agents.commands import CONTAINER
 from sparkops.node.member import Member
@@ -61,10 +61,21 @@ def draft(
     addresses = {rank.node: connected.fleet.engine_address(rank.node) for rank in chosen.ranks}
     token, gap = secrets.token_hex(32), chosen.current.gap
     digest = engine_spec.token_digest(token.encode())
-    target = deployment(chosen, addresses, digest, gap.took_s if gap else 0.0)
+    target = _kept_warm(state.journal.warm, deployment(chosen, addresses, digest, gap.took_s if gap else 0.0))
     revision, automatic = state.journal.revision, options.promote
     intent = Deploy(new_id(), revision, target, chosen.mode, automatic, options.without, options.verb)
     return Draft(chosen, state, intent, token)
+
+
+def _kept_warm(warm: Deployment | None, target: Deployment) -> Deployment:
+    """Return the target; where the same release is kept warm in its place, as it runs.
+
+    Its engines need no second start, though one planned now might get other limits of compilers and memory.
+    """
+    if warm is None or (warm.release, warm.slot) != (target.release, target.slot):
+        return target
+    here = [rank.place for rank in warm.ranks] == [rank.place for rank in target.ranks]
+    return replace(warm, limits=target.limits) if here else target
 
 
 def deploy_plan(
@@ -232,11 +243,22 @@ def _planned_on(
         return Accepted(state.swap.intent, state.last)
     if not options.anew and service_state.serves(state, release.id, nodes):
         return None
+    if planned:
+        _require_unchanged(planned.state.journal, state.journal)
     current_draft = planned if planned and planned.holds(state) else draft(operation, release, options, state)
     if planned is None or current_draft.intent.target != planned.intent.target:
         check(operation, current_draft)
     _give_token(operation, release.service, current_draft)
     return sent(leader, state, current_draft.intent)
+
+
+def _require_unchanged(planned: Journal, now: Journal) -> None:
+    """Raise PlanRefused where another operator has stopped, forgotten or replaced what a deploy was checked against."""
+    if (planned.active, planned.forgotten) == (now.active, now.forgotten):
+        return
+    is_now = f"{now.active.release} serves" if now.active else "it was stopped"
+    problem = f"{now.service}: {is_now} since this deploy was planned; nothing was changed"
+    raise PlanRefused(problem, next_step=f"sparkops history {now.service}; then deploy again, if it is still right")
 
 
 def _give_token(operation: Operation, service: str, draft: Draft) -> None:

@@ -212,7 +212,9 @@ def test_old_and_new_release_fit_together_only_with_the_reserve() -> None:
     assert alone.together_gib == pytest.approx(121.7 - 15 - 2 * alone.taken_gib)
     assert beside.together_gib < 0
     assert with_old.together_gib == pytest.approx(121.7 - 15 - 60.0 - with_old.taken_gib)
-    assert "chat-blue (60 GiB claimed) and this release, 15 GiB reserve, nothing else: 0.9 GiB short" in "\n".join(lines(with_old))
+    assert "chat-blue (60 GiB claimed) and this release, 15 GiB reserve, nothing else: 0.9 GiB short" in "\n".join(
+        lines(with_old)
+    )
 
 
 @pytest.mark.parametrize(
