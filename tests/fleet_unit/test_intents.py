@@ -639,7 +639,7 @@ def test_guards_get_their_keys_and_the_leader_the_addresses_of_all(make: Make) -
     assert peer(world, "n2").requests("join") == [joined]
     (peers,) = peer(world).requests("peers")
     address = {name: {"address": world.machines[name].address, "port": 10844} for name in ("n2", "n3")}
-    assert peers["peers"] == address
+    assert (peers["peers"], peers["unread"]) == (address, ["n3"])
     assert peer(world, "n3").requests("join") == []
 
 

@@ -142,6 +142,18 @@ def test_a_rebuild_on_the_leaders_own_node_replaces_a_stolen_key(tmp_path: Path)
     assert followed.former == {"n1": b"1"}
 
 
+def test_a_former_leader_that_follows_another_guard_leads_nothing(guard: Guard) -> None:
+    """With the present leader's guard stopped, it would be taken for the leader, and the inventory for wrong."""
+    terms = guard.verbs.verbs()["terms"]
+    guard.take(replace(COPY, leader="n2", peers=("n1",), term=3))
+    assert terms({}) == {"chat": 3}
+
+    guard.join("n1", OLD_KEY, term=4)
+
+    assert guard.state.journal("chat") is not None
+    assert terms({}) == {}
+
+
 @pytest.mark.parametrize("journal", [replace(COPY, leader="n2"), replace(COPY, term=3)], ids=["term", "leader"])
 def test_an_old_journal_or_one_of_another_node_is_not_taken(guard: Guard, journal: Journal) -> None:
     with pytest.raises(PlanRefused, match="expected leader n2, term over 2"):

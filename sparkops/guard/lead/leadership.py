@@ -231,11 +231,14 @@ class Leadership:
     def _peers(self, request: Request) -> None:
         """Lead the fleet, with these other guards. Not in place of others while a swap needs them.
 
-        A leader that a rebuild has made has none, and a swap that it has found in progress may wait for them.
+        A leader that a rebuild has made has none, and a swap that it has found in progress may wait for them. A node
+        that the operator's machine does not reach keeps the address that is known here: its own may be wrong.
         """
         peers = {node: Peer(peer["address"], int(peer["port"])) for node, peer in request["peers"].items()}
         with self.lock:
             membership = self.members.own()
+            known = {node: membership.peers[node] for node in request.get("unread", ()) if node in membership.peers}
+            peers |= {node: peer for node, peer in known.items() if node in peers}
             same = self.members.leads and dict(membership.peers) == peers
             if not same and membership.peers and (busy := [name for name, lead in self.leads.items() if lead.busy]):
                 raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops status {busy[0]} --follow")

@@ -146,8 +146,13 @@ class RebuildRequests:
         return {"copies": lambda _: self.copies(), "terms": self._terms, "take": self._take}
 
     def _terms(self, _: Request) -> dict[str, int]:
-        """Return the term of each service that this node leads behind a gateway, as far as it knows."""
-        terms = {}
+        """Return the term of each service that this node leads behind a gateway, as far as it knows.
+
+        One that led before has its journals still, and follows another.
+        """
+        membership, terms = self.state.membership(), dict[str, int]()
+        if membership is not None and membership.leader != self.node:
+            return terms
         for service in self.state.services():
             with suppress(Unreadable):  # `copies` reports it; it stops no other service
                 journal = self.state.journal(service)

@@ -42,9 +42,9 @@ def status(
 
     With --follow, print the progress of a swap or stop instead. Ctrl-C ends the following; the swap continues.
 
-    Exit code 1 if a node or its guard cannot be read or the inventory contradicts the fleet, 7 if a service or a
-    stopped guard needs an operator; with --follow that of the swap or stop, 130 after Ctrl-C. `sparkops recipe schema
-    status` describes the JSON.
+    Exit code 1 if a node or its guard cannot be read or the inventory contradicts the fleet, 7 if a service, or a
+    stopped guard or gateway needs an operator; with --follow that of the swap or stop, 130 after Ctrl-C. `sparkops
+    recipe schema status` describes the JSON.
 
     Example: sparkops status --watch
     """

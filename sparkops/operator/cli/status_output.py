@@ -14,7 +14,7 @@ from sparkops.errors import NeedsOperator, SparkopsError, UsageError
 from sparkops.node.node import GatewayPlace
 from sparkops.operator.cli.options import Settings
 from sparkops.operator.cli.terminal import data_json, say, visible
-from sparkops.operator.status.join import GUARD_DOWN, GUARD_SILENT, INVENTORY, NEEDS_PERSON, join
+from sparkops.operator.status.join import GATEWAY_DOWN, GUARD_DOWN, GUARD_SILENT, INVENTORY, NEEDS_PERSON, join
 from sparkops.operator.status.observation import reported
 from sparkops.operator.status.picture import Status
 from sparkops.operator.status.read import Reader
@@ -39,7 +39,7 @@ def show(settings: Settings, reader: Reader, outcomes: Outcomes, service: str | 
         for line in lines(joined, whole=service is not None):
             typer.echo(styled(line))
     codes = {drift.code for drift in joined.drift}
-    if codes & {NEEDS_PERSON, GUARD_DOWN}:
+    if codes & {NEEDS_PERSON, GUARD_DOWN, GATEWAY_DOWN}:
         raise typer.Exit(NeedsOperator.exit_code)
     if codes & {GUARD_SILENT, *INVENTORY} or not all(row.reachable for row in joined.nodes):
         raise typer.Exit(1)

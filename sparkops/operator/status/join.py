@@ -13,7 +13,7 @@ from sparkops.node.docker.places import CONTAINER, GATEWAY
 from sparkops.node.node import GatewayPlace
 from sparkops.operator.fleet.guards import mismatch
 from sparkops.operator.status import picture
-from sparkops.operator.status.observation import NodeReport, RankReport, ServiceReport, replicas, services
+from sparkops.operator.status.observation import NOT_RUNNING, NodeReport, RankReport, ServiceReport, replicas, services
 from sparkops.operator.status.picture import Drift, Health, Memory, NodeRow, Source
 from sparkops.serving.service_state import ServiceState
 from sparkops.serving.startup import durations
@@ -35,10 +35,11 @@ def join(
     observed = [*services(reached, complete=not unread)]
     renamed = {report.place for report in read if report.place != report.name}
     known = gateway if gateway and gateway.node == place else None
+    front = _gateway(place, known, reports) if gateway else None
     return picture.Status(
         nodes=[_node(name, reports[name]) for name in names],
-        services=[_service(service, known) for service in observed],
-        gateway=_gateway(place, known, reports) if gateway else None,
+        services=[_service(service, known, front) for service in observed],
+        gateway=front,
         findings=[finding for report in reached for finding in report.findings],
         drift=[
             *mismatches,
@@ -134,8 +135,12 @@ def _node(name: str, report: NodeReport | SparkopsError) -> NodeRow:
     )
 
 
-def _service(service: ServiceReport, gateway: GatewayPlace | None) -> picture.ServiceRow:
+def _service(
+    service: ServiceReport, gateway: GatewayPlace | None, front: picture.GatewayRow | None
+) -> picture.ServiceRow:
     state = _state(service)
+    if front and front.state == "down" and state in ("healthy", "degraded"):
+        state = "failed"  # its engines answer, and no client reaches them
     return picture.ServiceRow(
         name=service.name,
         url=gateway.url(service.front.port) if gateway and service.front else None,
@@ -240,6 +245,8 @@ def _state(service: ServiceReport) -> picture.State:
         return "failed" if service.answer is Answer.NO else "unknown"
     if not healths:
         return "starting" if waits else "unknown" if blind else "stopped"
+    if service.led and service.journals and not any(journal.deployments for journal in service.journals):
+        return "stopped"  # an engine runs that no client gets
     if healths == {Health.OK}:
         return "degraded" if any(map(service.missing, replicas(ranks))) else "healthy"
     if Health.OK in healths:
@@ -353,13 +360,23 @@ def _observed(rank: RankReport) -> str:
 
 NEEDS_PERSON = "NEEDS_PERSON"
 GUARD_DOWN = "GUARD_DOWN"
+GATEWAY_DOWN = "GATEWAY_DOWN"
 GUARD_SILENT = "GUARD_SILENT"
 CORDON_UNREAD = "CORDON_UNREAD"
 NODE_NAME = "NODE_NAME"
 GATEWAY_NODE = "GATEWAY_NODE"
 INVENTORY = (GATEWAY_NODE, NODE_NAME)
 """Codes of an inventory that contradicts the fleet: until it is corrected, other next steps may be wrong."""
-URGENCY = (*INVENTORY, NEEDS_PERSON, GUARD_DOWN, "LIVE_NOT_RUNNING", "RESTARTING", "RANK_MISSING", GUARD_SILENT)
+URGENCY = (
+    *INVENTORY,
+    NEEDS_PERSON,
+    GUARD_DOWN,
+    GATEWAY_DOWN,
+    "LIVE_NOT_RUNNING",
+    "RESTARTING",
+    "RANK_MISSING",
+    GUARD_SILENT,
+)
 """Codes that are shown before the others, the most urgent first."""
 
 
@@ -476,8 +493,12 @@ def without_node(error: SparkopsError) -> str:
 def _gateway_drift(reports: Sequence[NodeReport]) -> list[Drift]:
     """Return the differences in the gateway itself."""
     return [
-        Drift(code=code, node=report.name, detail=detail, next_step=f"docker logs {GATEWAY}, on {report.name}")
+        Drift(code=code, node=report.name, detail=detail, next_step=_gateway_step(report.name, detail))
         for report in reports
         if report.gateway
         for code, detail in report.gateway.drift
     ]
+
+
+def _gateway_step(node: str, detail: str) -> str:
+    return f"docker {'start' if NOT_RUNNING in detail else 'logs'} {GATEWAY}, on {node}"

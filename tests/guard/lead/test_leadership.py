@@ -355,6 +355,21 @@ def test_a_leader_does_not_resign_while_a_service_changes(leadership: Leadership
     assert leadership.members.leads
 
 
+def test_the_wrong_address_of_a_node_that_the_operator_does_not_reach_replaces_no_known_one(
+    leadership: Leadership,
+) -> None:
+    known, wrong = ({"n2": {"address": address, "port": 1}} for address in ("127.0.0.1", "10.9.9.9"))
+    leadership.verbs()["peers"]({"peers": known})
+    chat = leadership.leads["chat"]
+    chat.lead(replace(chat.journal, term=2).begun("i1", Mode.FIRST, RELEASE, automatic=True))
+
+    leadership.verbs()["peers"]({"peers": wrong, "unread": ["n2"]})
+
+    assert leadership.members.own().peers["n2"].address == "127.0.0.1"
+    with pytest.raises(Busy, match="a swap of chat is in progress"):
+        leadership.verbs()["peers"]({"peers": wrong})
+
+
 def test_a_leader_keeps_the_addresses_of_an_earlier_gateway_until_it_is_told_of_none(leadership: Leadership) -> None:
     peers = {"n2": {"address": "127.0.0.1", "port": 1}}
     reach = leadership.members.reach

@@ -387,3 +387,24 @@ def test_a_stopped_release_or_one_on_another_node_is_no_drift() -> None:
     )
 
     assert joined.drift == []
+
+
+def test_behind_a_gateway_that_is_stopped_no_service_is_healthy() -> None:
+    """Its engine answers on its node, and no client reaches it."""
+    stopped = GatewayFacts(services={}, files={}, loaded=False, problem="container sparkops-gateway is not running")
+    node = NodeReport("n1", HOST, (report(),), stopped)
+
+    joined = join(["n1"], {"n1": node}, GatewayAddress("n1", "10.0.0.1", 8000))
+
+    (service,), (drift,) = joined.services, joined.drift
+    assert service.state == "failed"
+    assert (drift.code, drift.next_step) == ("GATEWAY_DOWN", "docker start sparkops-gateway, on n1")
+
+
+def test_an_engine_that_no_journal_wants_makes_no_service_healthy() -> None:
+    """As after a rebuild of which no release remains."""
+    nothing = ServiceState(Journal("chat", "n1", revision=4))
+
+    [service] = join(["n1"], {"n1": replace(NodeReport("n1", HOST, (report(),)), states=(nothing,))}).services
+
+    assert service.state == "stopped"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -197,13 +197,20 @@ class Leader(GuardConnection):
         """Return the key (hex) with which orders to a node's guard are signed, and the term of the last rebuild."""
         return self.read("key", lambda reply: (str(reply["key"]), int(reply["term"])), node=node)
 
-    def set_peers(self, peers: Mapping[str, tuple[str, int]], gateway: Sequence[str] = (), **settings: Any) -> None:
+    def set_peers(
+        self,
+        peers: Mapping[str, tuple[str, int]],
+        gateway: Sequence[str] = (),
+        unread: Collection[str] = (),
+        **settings: Any,
+    ) -> None:
         """Set addresses and ports of other nodes' guards for the leader.
 
-        `gateway`: the addresses of an earlier gateway that still has requests. `settings`: as for `join`.
+        `unread`: the nodes that do not answer this machine; the leader keeps an address of theirs. `gateway`: the
+        addresses of an earlier gateway that still has requests. `settings`: as for `join`.
         """
         addresses = {node: {"address": address, "port": port} for node, (address, port) in peers.items()}
-        self.request("peers", peers=addresses, gateway=list(gateway), **settings)
+        self.request("peers", peers=addresses, gateway=list(gateway), unread=sorted(unread), **settings)
 
     def lead(self, service: str, copies: Iterable[Journal]) -> None:
         """Make this guard lead a service. `copies`: its journals on other guards. Raises PlanRefused while it runs."""

@@ -69,7 +69,7 @@ def introduce(
             on_each(others, lambda name: _join(leader, connected.member(name), addresses, sent), connected.cancel)
         )
         peers = _addresses(fleet, (name for name in fleet.nodes if name != gateway))
-        leader.set_peers(peers, besides, **settings.request)
+        leader.set_peers(peers, besides, peers.keys() - connected.members, **settings.request)
 
 
 def addresses_of(member: Member) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def dismiss(connected: Connected, gateway: str, node: str) -> None:
     unknown = {name for name in others if name not in connected.members}
     peers = [name for name in others if name in unknown or leases.guarded(connected.member(name))]
     with leading(connected.member(gateway)) as leader:
-        leader.set_peers(_addresses(connected.fleet, peers))
+        leader.set_peers(_addresses(connected.fleet, peers), unread=unknown)
 
 
 def _addresses(fleet: Fleet, names: Iterable[str]) -> dict[str, tuple[str, int]]:

@@ -81,7 +81,7 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
     assert peer.requests("join") == [{"op": "join", **sent}]
     peers = {"n2": {"address": "10.0.0.2", "port": 10844}}
     assert peer.requests("peers") == [
-        {"op": "peers", "peers": peers, "gateway": [], "monitoring": None, "webhook": None}
+        {"op": "peers", "peers": peers, "gateway": [], "unread": [], "monitoring": None, "webhook": None}
     ]
     assert peer.requests("events") == [{"op": "events", "service": "chat", "since": 0, "wait_s": 0.0}]
 
