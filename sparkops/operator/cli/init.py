@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -64,7 +64,10 @@ def init(
     with the gateway on the first node, and runs doctor. Names and gateway of a fleet that runs are those of its
     guards. Changes nothing on the nodes.
 
-    Exit code 1 if a node was not read, which is then a comment in the inventory, or if doctor finds a problem.
+    An inventory that was edited is replaced only with --force, which keeps it as FILE.old. One with a node that cannot
+    be read now stays as it is.
+
+    Exit code 1 if a node was not read, which is then a comment in a new inventory, or if doctor finds a problem.
 
     Example: sparkops init 192.168.1.11 192.168.1.12
     """
@@ -97,18 +100,21 @@ def init(
     routes, known, lost = _renamed(routes, names), _renamed(known, names), _renamed(lost, names)
     reasons = {name: getattr(error, "problem", str(error)) for name, error in lost.items()}
     text = visible(discovery.inventory(routes, known, reasons))
-    write(settings.inventory, f"{text}{SEAL}{_digest(text)}\n")
-    say(f"wrote {settings.inventory}")
+    kept = _knows(settings.inventory, {routes[name].get("address", "") for name in lost})
+    if not kept:
+        _keep_edited(settings.inventory)
+        write(settings.inventory, f"{text}{SEAL}{_digest(text)}\n")
+        say(f"wrote {settings.inventory}")
     for name, node in known.items():
         say(f"{name}: {node}")
-    failed = _doctor_fails(context) if known else False
+    failed = _doctor_fails(context) if known and not kept else False
     if lost:
         for name, error in lost.items():
             say(f"{name}: {reasons[name]}", fg="yellow")
             for step in error.next_step.splitlines():
                 say(f"  next: {step}", bold=True)
-        kept = "has them as comments" if known else "lists all nodes, not checked"
-        say(f"not read: {', '.join(lost)}; {settings.inventory} {kept}", fg="yellow")
+        written = "stays as it was" if kept else "has them as comments" if known else "lists all nodes, not checked"
+        say(f"not read: {', '.join(lost)}; {settings.inventory} {written}", fg="yellow")
         options = [*(["--user", user] if user else []), *(["--ssh-key", str(ssh_key)] if ssh_key else [])]
         say(f"  next: {quote('sparkops', 'init', *options, *(addresses or ()))}", bold=True)
     elif not failed:
@@ -158,6 +164,22 @@ def _is_unedited(file: Path) -> bool:
     except OSError:  # init did not write a pipe, a device or a directory
         return False
     return _digest(text) == digest.strip()
+
+
+def _knows(file: Path, addresses: Collection[str]) -> bool:
+    """Return whether an inventory has nodes of these addresses, which could not be read now: it says more of them."""
+    try:
+        return any(node.address in addresses for node in inventory.load(file).nodes.values()) if addresses else False
+    except ConfigError:
+        return False
+
+
+def _keep_edited(file: Path) -> None:
+    """Keep an inventory that is about to be replaced beside it, if somebody has edited it."""
+    if file.is_file() and not _is_unedited(file):
+        old = file.with_name(f"{file.name}.old")
+        write(old, files.text(file, errors="replace"))
+        say(f"{old} is the inventory that was there")
 
 
 def _digest(text: str) -> str:

@@ -87,9 +87,11 @@ def _selected(connected: Connected, service: str, rank: int | None, *, every: bo
     serving = served([state.journal for state in journals if isinstance(state, ServiceState)])
     names = {name for _, name in serving}
     wanted = [item for item in known if (item.node, item.name) in serving or (item.running and item.name in names)]
-    if known and names and not wanted:
-        say(f"{service}: {' and '.join(sorted(names))} not found on {', '.join(by_node)}; newest log:", fg="yellow")
     newest = [max(group, key=lambda item: item.started_at) for group in by_node.values() if group]
+    if newest and names and not wanted:
+        others = " and ".join(f"{item.name} on {item.node}" for item in newest)
+        missing = f"{' and '.join(sorted(names))} is not on {' or '.join(by_node)}"
+        say(f"{service}: {missing}; these are the logs of {others}, which serves no more:", fg="yellow")
     return wanted or newest
 
 

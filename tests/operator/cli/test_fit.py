@@ -43,7 +43,7 @@ def test_a_recipe_that_fits(sparkops: Sparkops, root: Path) -> None:
     assert ran.out.startswith("here: fits an empty node\n  model         2 full attention (here: ")
     assert "KV cache      1.0 GiB = 2,097,152 tokens" in ran.out
     assert "2048.00 requests of 1,024 tokens" in ran.out
-    assert "old and new   two releases of this size, 15 GiB reserve: " in ran.out
+    assert "old and new   two releases of this size, 15 GiB reserve, nothing else: " in ran.out
 
 
 def test_json_and_a_value_for_this_time(sparkops: Sparkops, root: Path) -> None:

@@ -229,8 +229,23 @@ def test_init_overwrites_only_with_force(sparkops: Sparkops) -> None:
         "  next: Edit it, pass another with --inventory, or replace it with --force.\n",
     )
     assert Path("inventory.yaml").read_text() == "mine"
-    assert sparkops("init", "127.0.0.2", "--force").code == 1
+    forced = sparkops("init", "127.0.0.2", "--force")
+    assert (forced.code, "inventory.yaml.old is the inventory that was there" in forced.err) == (1, True)
     assert list(inventory.load(Path("inventory.yaml")).nodes) == ["spark-1"]
+    assert Path("inventory.yaml.old").read_text() == "mine"
+
+
+@pytest.mark.parametrize("options", [[], ["--force"]])
+def test_init_keeps_an_inventory_that_knows_a_node_which_cannot_be_read(sparkops: Sparkops, options: list[str]) -> None:
+    """Of a node that it does not read now, a new one would only guess name, user and GPU."""
+    known = "nodes: {mine: {address: 127.0.0.2, gpu: none}}\n"
+    Path("inventory.yaml").write_text(known)
+
+    ran = sparkops("init", "127.0.0.2", *options)
+
+    assert ran.code == (1 if options else 2)
+    assert Path("inventory.yaml").read_text() == known
+    assert "not read: spark-1; inventory.yaml stays as it was" in ran.err or not options
 
 
 def test_a_gateway_is_added_to_an_inventory_that_exists_only(sparkops: Sparkops) -> None:
