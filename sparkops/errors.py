@@ -10,6 +10,7 @@ SparkopsError 1 · failed, and what served before still serves
 │   │   └── HostKeyRefused 5 · unknown or changed host key
 │   ├── NotReady 5 · the node lacks something that a preflight looked for
 │   ├── ConnectionLost 1 · the connection broke while a command ran
+│   ├── NotUnderstood 1 · the guard of an older version does not know a request
 │   ├── CommandFailed 1 · a command ended with a code other than 0
 │   ├── BuildFailed 1 · an image could not be built
 │   ├── ImageRejected 1 · an image was built, and does not match its recipe

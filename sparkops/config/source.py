@@ -255,9 +255,9 @@ def _scalar(source: Source, where: Location, node: yaml.Node) -> object:
     if kind in ("str", "timestamp") or source.loose(where):
         return text
     if kind == "bool" and AMBIGUOUS_BOOL.fullmatch(text):
-        raise source.fail(where, f"{text} is ambiguous in YAML, expected true, false or '{text}' in quotes")
+        raise source.fail(where, f"{text} is ambiguous in YAML, expected true or false; text needs quotes: '{text}'")
     if kind == "int" and AMBIGUOUS_INT.fullmatch(text):
-        raise source.fail(where, f"{text} is ambiguous in YAML, expected a decimal number or '{text}' in quotes")
+        raise source.fail(where, f"{text} is ambiguous in YAML, expected a decimal number; text needs quotes: '{text}'")
     if kind in ("map", "seq"):
         raise source.fail(where, f"{text[:40]!r} cannot be read as {kind}")
     try:

@@ -71,6 +71,8 @@ def free_step(service: str, why: str) -> str:
     """Return the next step after the refusal `why`: the service is on hold, or another change is in progress."""
     if f"{service}{intents.ON_HOLD}" in why:
         return f"sparkops hold {service} --off"
+    if intents.WAITS in why:
+        return f"sparkops promote {service}\nsparkops rollback {service}"
     return f"sparkops status; `--wait 10m` retries; sparkops status {service} --follow"
 
 

@@ -13,6 +13,8 @@ from sparkops.swap.phases import ended, leased
 
 MOST_SENDER = 128
 """Most characters of a sender, and of the verb of a deploy: both are kept in the journal, and shown to people."""
+WAITS = "waits for `promote` or `rollback`"
+"""What an unfinished swap does that an operator decides."""
 ON_HOLD = " is on hold: "
 """Between a service and the reason of its hold, in the refusal of every other intent."""
 
@@ -149,7 +151,8 @@ def changing(journal: Journal) -> str:
     if swap is None:
         return ""
     sender = journal.sender(swap.intent)
-    text = f"{journal.service}: a swap to {swap.target.release} is in phase '{swap.phase}'"
+    does = WAITS if not swap.automatic and swap.phase is Phase.BAKE else f"is in phase '{swap.phase}'"
+    text = f"{journal.service}: a swap to {swap.target.release} {does}"
     return f"{text}, {sender}" if sender else text
 
 

@@ -104,11 +104,11 @@ def test_what_has_no_keys_cannot_be_changed_below(key: str) -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ("args.x=on", "--set args.x: on is ambiguous in YAML, expected true, false or 'on' in quotes"),
-        ("args.x=010", "--set args.x: 010 is ambiguous in YAML, expected a decimal number or '010' in quotes"),
+        ("args.x=on", "--set args.x: on is ambiguous in YAML, expected true or false; text needs quotes: 'on'"),
+        ("args.x=010", "--set args.x: 010 is ambiguous in YAML, expected a decimal number; text needs quotes: '010'"),
         (
             "args.x=[1, no]",
-            "--set args.x: serve.args.x[1]: no is ambiguous in YAML, expected true, false or 'no' in quotes",
+            "--set args.x: serve.args.x[1]: no is ambiguous in YAML, expected true or false; text needs quotes: 'no'",
         ),
         ("args.x={a: 1, a: 2}", "--set args.x: serve.args.x.a: duplicate key, first on line 1"),
         ("args.x={1: 2}", "--set args.x: expected a text key; put it in quotes"),

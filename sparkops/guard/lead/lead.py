@@ -220,7 +220,7 @@ class Lead:
             case effects.SwitchTraffic(deployment=None, hold=effects.RequestHold(left_s=left_s)):
                 self.note(SwapEvent("traffic", f"requests wait, about {left_s:.0f} s"))
             case effects.SwitchTraffic(deployment=None):
-                self.note(SwapEvent("traffic", "no release is active"))
+                self.note(SwapEvent("traffic", "requests are refused: no release is active"))
             case effects.SwitchTraffic(deployment=Deployment() as deployment):
                 self.note(SwapEvent("traffic", f"{deployment.release} is active, in slot {deployment.slot}"))
             case effects.CutRequests(deployment=deployment) if not repeated:

@@ -115,7 +115,8 @@ def pull(
 
     name, pulled = _on_one(fleet, loaded, node, fetch)
     for model in pulled:
-        say(f"{name}: {model.path}, {shown_size(model.size)}, revision {model.commit}", fg="green")
+        commit = f", revision {model.commit}" if model.commit else ""
+        say(f"{name}: {model.path}, {shown_size(model.size)}{commit}", fg="green")
     if loaded.model.steps:
         say(f"  next: sparkops models prepare {recipe} --node {name}", bold=True)
     elif len(fleet.nodes) > 1:

@@ -9,8 +9,9 @@ from sparkops.errors import SparkopsError
 from sparkops.operator.cli.named import load_fleet
 from sparkops.operator.cli.options import Settings
 from sparkops.operator.deploy import observe
+from sparkops.operator.deploy.place import Suitable
 from sparkops.operator.deploy.preconditions import Observed
-from sparkops.operator.deploy.suitable import Suitable, suitable
+from sparkops.operator.deploy.suitable import suitable
 from sparkops.operator.fleet.connected import connect
 
 

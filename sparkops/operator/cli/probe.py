@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from sparkops.command import quote
 from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
-from sparkops.errors import UsageError, joined
+from sparkops.errors import UsageError, further, joined
 from sparkops.node.member import Member
 from sparkops.operator.cli.named import load_fleet, load_recipe, require_service
 from sparkops.operator.cli.options import NODES, SERVICE, whole
@@ -74,7 +75,8 @@ def _recipe(fleet: Fleet, named: str | None, target: Target) -> Recipe:
     container = target.container
     if not named and not target.recipe:
         raise UsageError(f"{container.name}: no recipe in its labels", next_step="Pass --recipe RECIPE.")
-    loaded = _of(container.service, load_recipe(named or target.recipe, fleet))
+    with further(f"{quote('sparkops', 'probe', container.service)} --recipe FILE"):
+        loaded = _of(container.service, load_recipe(named or target.recipe, fleet))
     if target.differs(loaded):
         say(f"{container.node}: {loaded.name} has changed since {container.release} was made", fg="yellow")
     return loaded

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sparkops.command import Command
+from sparkops.config.inventory import Fleet
 from sparkops.names import counted
 from sparkops.operator.cli.named import load_fleet
 from sparkops.operator.cli.options import DRY_RUN, JSON, NODES, WAIT, WITHOUT, YES
@@ -121,7 +122,7 @@ def uninstall(
         if (planned.removals or planned.leader) and not dry_run and confirm(question, yes=yes):
             removed = run(target, planned, report, wait)
             say(f"{node}: {len(removed)} removed", fg="green")
-            say(f"next: remove {node} from {fleet.file}, or the next deploy installs a guard there again")
+            say(f"  next: {_left(fleet, node)}, or the next deploy installs a guard there again", bold=True)
     if json:
         data_json(_uninstall_json(planned, removed))
 
@@ -134,3 +135,11 @@ def _uninstall_json(planned: Uninstall, removed: tuple[Command, ...]) -> dict[st
         "keep": [{"name": kept.name, "why": kept.why} for kept in planned.kept],
         "consequences": list(planned.consequences),
     }
+
+
+def _left(fleet: Fleet, node: str) -> str:
+    """Return what to change in the inventory after the uninstall of a node."""
+    if len(fleet.nodes) == 1:
+        return f"Remove {fleet.file}"
+    gateway = " and set gateway.node to another" if fleet.gateway and fleet.gateway.node == node else ""
+    return f"Remove {node} from {fleet.file}{gateway}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,15 +19,13 @@ from sparkops.errors import ConfigError, UsageError, joined
 from sparkops.names import counted, did_you_mean
 from sparkops.operator.cli.options import JSON
 from sparkops.operator.cli.terminal import data, data_json, fitted, is_narrow, say, table
-
-if TYPE_CHECKING:
-    from sparkops.operator.deploy.suitable import Place, Suitable
+from sparkops.operator.deploy.place import Place, Suitable
 
 COLUMNS = frozenset({"memory.claim_gib", "serve.tensor_parallel"})
 """Keys of a recipe that its row shows."""
 TABLE_WIDTH = 100
 """Columns of a terminal below which each recipe is a block of lines."""
-Fits = Mapping[str, "Suitable"]
+Fits = Mapping[str, Suitable]
 """Where each recipe fits, by its name; empty without --fits."""
 
 

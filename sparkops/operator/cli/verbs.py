@@ -204,7 +204,7 @@ RENAMED: Mapping[str, Sequence[str]] = {
     "events": ("history [SERVICE]",),
     "follow": ("status SERVICE --follow",),
     "help": ("--help",),
-    "images": ("build RECIPE --once", "node login REGISTRY --user NAME --password-file FILE"),
+    "images": ("build --help", "node login --help", "prune --dry-run"),
     "lint": ("recipe render RECIPE --check",),
     "list": ("recipes", "status", "models list"),
     "lock": ("recipe lock RECIPE",),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
+from sparkops.command import quote
 from sparkops.config.release import Release
 from sparkops.errors import Busy, PlanRefused, further
 from sparkops.node.cordon import Cordon
@@ -112,6 +113,8 @@ class NodePlan:
     steps: Sequence[Step] = ()
     reason: str = ""
     """That of the cordon, of a drain."""
+    command: str = ""
+    """The command that continues it."""
 
     def __str__(self) -> str:
         head = f"{self.node}: {self.verb}" + (f" ({self.reason})" if self.reason else "")
@@ -135,6 +138,12 @@ class DrainOptions:
     reason: str = ""
     """Shown where a deploy to the cordoned node is refused."""
 
+    def command(self, node: str) -> str:
+        """Return the command that drains a node with these options, without the reason: the cordon has it."""
+        given = [*(word for name in self.to for word in ("--to", name)), *(["--stop"] if self.stop else [])]
+        given += ["--allow-downtime"] if self.allow_downtime else []
+        return quote("sparkops", "node", "drain", node, *given)
+
 
 def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOptions) -> NodePlan:
     """Return the plan of a drain. Changes nothing.
@@ -145,7 +154,9 @@ def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOp
     states = sorted(_led(leader), key=_largest_first)
     if operation.node == node and not options.allow_downtime:
         others = [name for name in operation.connected.members if name != node]
-        raise _refused_gateway(node, others, [state.journal.service for state in states if state.journal.active])
+        serving = [state.journal for state in states if state.journal.active]
+        here = any(active is not None and _is_on(active, node) for active in (journal.active for journal in serving))
+        raise _refused_gateway(node, others, [journal.service for journal in serving], here=here)
     cordons = operation.connected.on_each(leases.cordon_of)
     guests = {
         service
@@ -158,7 +169,7 @@ def plan_drain(operation: Operation, leader: Leader, node: str, options: DrainOp
         if step := _away(operation, state, node, options, steps):
             moves_on = step.action is Action.MOVE and step.service in guests  # its own node has it in its cordon
             steps.append(replace(step, keeps=step.keeps and not moves_on))
-    return NodePlan(node, "drain", steps, options.reason)
+    return NodePlan(node, "drain", steps, options.reason, options.command(node))
 
 
 def _led(leader: Leader) -> list[ServiceState]:
@@ -173,14 +184,18 @@ def _largest_first(state: ServiceState) -> tuple[float, str]:
     return -max((rank.claim_gib for rank in active.ranks), default=0.0) if active else 0.0, state.journal.service
 
 
-def _refused_gateway(node: str, others: Sequence[str], services: Sequence[str]) -> PlanRefused:
-    """Return the refusal of a drain of the gateway's node, with what its loss costs."""
+def _refused_gateway(node: str, others: Sequence[str], services: Sequence[str], *, here: bool) -> PlanRefused:
+    """Return the refusal of a drain of the gateway's node, with what its loss costs.
+
+    `here`: whether an engine runs there, which a gateway elsewhere would not reach: then the engines move first.
+    """
     count = f"{len(services)} service{'' if len(services) == 1 else 's'}"
     named = f"{count} ({', '.join(sorted(services))})" if services else count
     problem = f"{node} has the gateway: while it is down, clients reach 0 of {named}, and nothing can be changed"
-    move = [f"Move the gateway first: {trouble.MOVE} {others[0]}"] if others else []
-    accept = f"Accept that, and move the engines only: sparkops node drain {node} --allow-downtime"
-    return PlanRefused(problem, next_step="\n".join((*move, accept)))
+    move = [f"{'Then move' if here else 'Move'} the gateway: {trouble.MOVE} {others[0]}"] if others else []
+    engines = f"{'Move the engines, and nothing else' if here else 'Accept that'}: "
+    accept = [f"{engines}sparkops node drain {node} --allow-downtime"]
+    return PlanRefused(problem, next_step="\n".join((*accept, *move) if here else (*move, *accept)))
 
 
 def _away(
@@ -267,7 +282,7 @@ def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon)
     for service, was in cordon.displaced.items():
         with further(f"Or open {node} and leave its services where they are: sparkops node uncordon {node}"):
             steps.append(_back(operation, _opened(leader.state(service), node, cordon), was, node, steps))
-    return NodePlan(node, "return", steps)
+    return NodePlan(node, "return", steps, command=quote("sparkops", "node", "return", node))
 
 
 def _opened(state: ServiceState, node: str, cordon: Cordon) -> ServiceState:
@@ -309,7 +324,7 @@ def drain(operation: Operation, leader: Leader, planned: NodePlan, follow: Follo
     """
     node = planned.node
     change_cordon(operation, node, partial(Cordon.closed, reason=planned.reason))
-    with further(f"sparkops node drain {node} continues"):
+    with further(f"{planned.command} continues"):
         for step in planned.steps:
             if step.keeps and step.deployment:
                 kept = partial(Cordon.taken, service=step.service, deployment=step.deployment)
@@ -330,7 +345,7 @@ def bring_back(operation: Operation, leader: Leader, planned: NodePlan, follow: 
     node = planned.node
     change_cordon(operation, node, Cordon.opened)
     patient = replace(operation, wait_s=max(operation.wait_s, REPORT_S))
-    with further(f"sparkops node return {node} continues"):
+    with further(f"{planned.command} continues"):
         for step in planned.steps:
             if accepted := step.send(patient, leader):
                 follow(step.service, accepted)

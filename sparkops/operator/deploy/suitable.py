@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import combinations
 
 from sparkops.config.fabric import FabricRules
@@ -11,25 +10,10 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.release import Rank, Release, recipe_named
 from sparkops.errors import NodesFailed, PlanRefused, SparkopsError
 from sparkops.names import Slot
+from sparkops.operator.deploy.place import Place, Suitable
 from sparkops.operator.deploy.plan import DeployOptions, Plan, too_many_nodes
 from sparkops.operator.deploy.preconditions import Current, Observed, unsuitable
 from sparkops.swap.model import Mode
-
-Place = tuple[str, ...]
-"""The nodes of one replica, in the order of its ranks."""
-
-
-@dataclass(frozen=True)
-class Suitable:
-    """Where a recipe fits: `places` if nothing else ran there, `now` beside what runs, `running` where it runs.
-
-    `reasons`: why it fits nowhere; empty if it fits.
-    """
-
-    places: tuple[Place, ...]
-    now: tuple[Place, ...] = ()
-    running: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
 
 
 def suitable(recipe: Recipe, observed: Mapping[str, Observed], rules: FabricRules) -> Suitable:

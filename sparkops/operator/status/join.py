@@ -209,7 +209,10 @@ def _waiting(hold: HoldFacts) -> picture.WaitingRow:
 
 def _warm(state: ServiceState) -> picture.WarmRow | None:
     warm = state.journal.warm
-    return picture.WarmRow(release=warm.release, until=state.warm_until) if warm else None
+    if warm is None:
+        return None
+    left = warm.release == state.journal.withdrawn
+    return picture.WarmRow(release=warm.release, until=state.warm_until, by_name=left)
 
 
 def _swap(journal: Journal) -> picture.SwapRow | None:

@@ -178,6 +178,8 @@ class WarmRow:
     """ID of the old release."""
     until: float | None
     """Unix time at which it stops; null if unknown, or while only it answers."""
+    by_name: bool = False
+    """Whether only `rollback --to RELEASE` returns to it: the last rollback has left it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -186,7 +186,7 @@ def _warm(row: picture.WarmRow | None) -> str:
     if row is None:
         return ""
     until = "" if row.until is None else time.strftime(" until %H:%M", time.localtime(row.until))
-    return f"keeps {row.release} warm{until}; rollback takes seconds"
+    return f"keeps {row.release} warm{until}; rollback{' --to it' if row.by_name else ''} switches in seconds"
 
 
 def _waiting(row: picture.WaitingRow) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 from sparkops.config.fabric import FabricRules
 from sparkops.config.recipe import Recipe
 from sparkops.names import Slot
+from sparkops.operator.deploy.place import Suitable
 from sparkops.operator.deploy.preconditions import Observed
-from sparkops.operator.deploy.suitable import Suitable, suitable
+from sparkops.operator.deploy.suitable import suitable
 from tests.examples import CUDA, recipe, release
 from tests.operator.deploy.pairs import SERVE, TCP, UNREAD, joined
 from tests.operator.deploy.swaps import NEW, on, runs

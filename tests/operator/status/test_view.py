@@ -118,8 +118,8 @@ def test_a_release_that_is_kept_warm_is_no_swap_that_the_owner_must_follow() -> 
     shown, shown_late = (texts(replace(STATUS, services=[service])) for service in (calm, late))
 
     clock = time.strftime("%H:%M", time.localtime(until))
-    assert f"  keeps {OLD} warm until {clock}; rollback takes seconds" in shown
-    assert f"  keeps {OLD} warm; rollback takes seconds" in shown_late
+    assert f"  keeps {OLD} warm until {clock}; rollback switches in seconds" in shown
+    assert f"  keeps {OLD} warm; rollback switches in seconds" in shown_late
     assert not [line for line in shown if "swap" in line or "follow" in line]
 
 
