@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 
 from sparkops.config import overlay
 from sparkops.config.recipe import Recipe
@@ -15,7 +16,8 @@ DECIDING = {"engine", "image", "model", "serve", "memory", "probe", "swap"}
 """Keys of a recipe that change what a service does. The rest describes it, or is compared as a whole."""
 FIRST = ("engine", "image", "model")
 """The keys that come first."""
-MOST_LINES, MOST_CHARACTERS = 10, 60
+MOST_LINES, MOST_CHARACTERS, BEFORE_CHARACTERS = 10, 60, 12
+"""Lines of a difference, characters of a value, and those of a long value before the first that differs."""
 UNSET = "not set"
 
 
@@ -28,7 +30,11 @@ class Change:
     after: str
 
     def __str__(self) -> str:
-        return f"{self.key}: {_cut(self.before)} -> {_cut(self.after)}"
+        pairs = zip(self.before, self.after, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        cut = max(0, same - BEFORE_CHARACTERS) if max(len(self.before), len(self.after)) > MOST_CHARACTERS else 0
+        before, after = (f"{'...' if cut else ''}{text[cut:]}" for text in (self.before, self.after))
+        return f"{self.key}: {_cut(before)} -> {_cut(after)}"
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,15 @@ def test_each_changed_value_is_one_line_image_and_model_first() -> None:
     ]
 
 
+def test_of_long_values_the_part_is_shown_that_differs() -> None:
+    same = "x" * 200
+    serving, new = of(serve={"args": {"a": f"{same}1"}}), of(serve={"args": {"a": f"{same}2"}})
+
+    [change] = difference(serving, new).lines()[1:]
+
+    assert change == f"  serve.args.a: ...{'x' * 12}1 -> ...{'x' * 12}2"
+
+
 def test_another_image_of_the_same_recipe_is_a_change() -> None:
     serving, new = of(), of(inputs="f" * 64)
 

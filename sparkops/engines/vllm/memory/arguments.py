@@ -18,6 +18,11 @@ LARGE_GIB = 70.0
 CPU_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 OWN_DRAFTS = ("mtp", "deepseek_mtp", "qwen3_next_mtp", "qwen3_5_mtp", "glm4_moe_mtp")
 WITHOUT_MODEL = ("ngram", "suffix")
+LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+"""Variable with which vLLM takes a longer context than the model's (_get_and_verify_max_len in vllm/config/model.py of
+0.32.0)."""
+OVERRIDES = ("hf-overrides", "rope-")
+"""Flags that may change the context of the model."""
 V2_RELEASE, V2_SETTING = 23, "VLLM_USE_V2_MODEL_RUNNER"
 V2_ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen3ForCausalLM")
 """DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES of vLLM 0.23.0. A later runner measures its graphs (the log of 0.32)."""
@@ -49,7 +54,7 @@ def read(served: Served, shape: Shape, total_gib: float) -> Arguments:
     drafts = _draft_tokens(args)
     requests = _number(args, "max-num-seqs", 1024 if large else 128 if cpu else 256)
     serving = Serving(
-        window=_number(args, "max-model-len", shape.window),
+        window=_window(served, shape),
         batched_tokens=_number(args, "max-num-batched-tokens", 8192 if large else 2048),
         ranks=served.ranks,
         block=_number(args, "block-size", 128 if cpu else 16),
@@ -114,6 +119,16 @@ def _is_v2(served: Served, shape: Shape) -> bool:
     ngrams = isinstance(drafts, Mapping) and drafts.get("method") in WITHOUT_MODEL
     supported = shape.dense and not served.args.get("quantization") and not ngrams
     return supported and any(name in V2_ARCHITECTURES for name in shape.architectures)
+
+
+def _window(served: Served, shape: Shape) -> int:
+    """Return the context in tokens. Raises WrongValue for one with which the engine would end at its start."""
+    window = _number(served.args, "max-model-len", shape.window)
+    longer = shape.scaled or served.env.get(LONGER) == "1" or any(name.startswith(OVERRIDES) for name in served.args)
+    if window > shape.window and not longer:
+        problem = f"expected at most the model's {shape.window} (max_position_embeddings), or {LONGER}=1 in serve.env"
+        raise WrongValue(f"serve.args.max-model-len: {problem}; got {window}")
+    return window
 
 
 def _number(args: Mapping[str, Any], name: str, default: int) -> int:

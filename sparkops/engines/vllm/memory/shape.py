@@ -72,6 +72,9 @@ class Shape:
     dense: bool = False
     """Whether it has neither experts nor quantized weights."""
     architectures: tuple[str, ...] = ()
+    scaled: bool = False
+    """Whether config.json has a longer context than `window`: a factor of RoPE, whose meaning differs by release, or
+    `model_max_length`."""
 
 
 def parse(config: Mapping[str, Any]) -> Shape:
@@ -100,7 +103,14 @@ def parse(config: Mapping[str, Any]) -> Shape:
         rope_elements=sum(_rope_tables(text)),
         dense="quantization_config" not in config and not _optional(text, *EXPERTS),
         architectures=tuple(config.get("architectures") or ()),
+        scaled="model_max_length" in {*text, *config} or _has_factor(_first(text, "rope_parameters", "rope_scaling")),
     )
+
+
+def _has_factor(rope: Any) -> bool:
+    """Return whether RoPE's parameters, or those of a kind of layers among them, have a factor."""
+    values = rope.items() if isinstance(rope, Mapping) else ()
+    return any(value not in (None, 1) if key == "factor" else _has_factor(value) for key, value in values)
 
 
 def _rope_tables(text: Mapping[str, Any]) -> Iterator[int]:

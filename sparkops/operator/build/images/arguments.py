@@ -25,9 +25,7 @@ KEY = f"{LABEL}arguments"
 ACCEPTED = "accepted by the parser of the image"
 SEAT = Seat("10.0.0.2", "10.0.0.1")
 """Any two addresses: those of the ranks are known only on nodes, and no parser connects."""
-STEP = (
-    "Change or remove it in {file}, or name an image whose engine has it, then retry; layers that are complete are kept"
-)
+STEP = "Change or remove it, or name an image whose engine has it, then retry; layers that are complete are kept"
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,7 @@ class Arguments:
     def refusal(self, answer: Answer) -> str:
         """Return the words of the parser with file, line and field of each argument at fault."""
         read = overlay.read(self.recipe.file)
+        overlay.apply(read, self.recipe.changes)
         places = [self._place(flag) for flag in answer.faults] or [("serve", "args")]
         return "\n".join(str(read.fail(place, answer.problem)) for place in dict.fromkeys(places))
 

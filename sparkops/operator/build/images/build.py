@@ -16,6 +16,7 @@ from sparkops.config.release import candidate_tag, content_labels, image_labels,
 from sparkops.engines import image_facts
 from sparkops.engines.image_facts import GateVerdict
 from sparkops.errors import BuildFailed, CommandFailed, ImageRejected, NodeError, NotReady
+from sparkops.foreign import one_line
 from sparkops.names import INPUTS
 from sparkops.node import host
 from sparkops.node.docker import commands
@@ -41,6 +42,11 @@ DENIED = re.compile(
     r"(?:authorization failed|no basic auth credentials|401 Unauthorized|403 Forbidden|insufficient_scope)"
 )
 """BuildKit's message where a registry wants another login, or none for an image that does not exist there."""
+NO_REGISTRY = re.compile(
+    r"failed to (?:do request|resolve source metadata).{0,512}"
+    r"(?:no such host|network is unreachable|no route to host|Temporary failure in name resolution|i/o timeout)"
+)
+"""BuildKit's message where the node does not reach the registry at all."""
 OTHER_PLATFORM = re.compile(
     r"failed to resolve source metadata for (?P<image>\S{1,512}): .{0,512}no match for platform in manifest"
 )
@@ -364,6 +370,10 @@ def _explain(member: Member, order: BuildOrder, progress: buildkit.BuildProgress
         login = f"sparkops node login {quote(registry)} --user NAME --password-file FILE --node {quote(node)}"
         step = f"Check the name, or log in: {login}"
         return BuildFailed(node, f"the registry has no {image}, or wants a login for it", next_step=step)
+    if found := NO_REGISTRY.search(printed):
+        image = place.partition(" FROM ")[2] or "the base image"
+        step = f"Name a mirror, or an image of the node, for {image} in build.parent_images of the inventory"
+        return BuildFailed(node, f"the node does not reach a registry: {one_line(found[0])}", next_step=step)
     output = "\n".join(progress.tail[-10:] if progress.failed else ()) or failed.completed.last_lines
     step = "Retry with --verbose: complete layers are kept"
     if order.recipe:
@@ -442,7 +452,7 @@ def _ask(
     report(Event(member.name, f"gate {'passed' if verdict.ok else 'failed'}: {verdict}"))
     if answer.problem:
         problem = f"the parser of the image refuses the arguments:\n{asked.refusal(answer)}"
-        step = arguments.STEP.format(file=asked.recipe.file)
+        step = arguments.STEP
         rows = [asdict(verdict) for verdict in (*passed, answer.verdict)]
         raise ImageRejected(member.name, problem, next_step=step, verdicts=rows)
     return answer

@@ -147,6 +147,13 @@ def test_the_refusal_names_file_line_and_field(tmp_path: Path) -> None:
     assert asked.refusal(Answer("bad")) == f"{tmp_path}/q.yaml:6: serve.args: bad"
 
 
+def test_the_refusal_of_a_set_value_names_the_option(tmp_path: Path) -> None:
+    (tmp_path / "q.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": {"args": {"dtype": "bfloat16"}}}))
+    asked = Arguments(recipe_file.load(tmp_path / "q.yaml", set_=["args.dtype=bogus"]), SCRIPT)
+
+    assert asked.refusal(Answer("invalid choice", ("dtype",))) == "--set args.dtype: invalid choice"
+
+
 def test_an_image_is_asked_again_only_for_other_arguments() -> None:
     def digest(**changes: Any) -> str:
         return Arguments(recipe(**changes), SCRIPT).digest
@@ -234,7 +241,7 @@ def test_an_image_whose_parser_refuses_gets_no_tag(tmp_path: Path) -> None:
     assert str(refused.value).startswith("n1: the parser of the image refuses the arguments:\n")
     assert str(refused.value).endswith(": serve.args.seed: vllm serve: error: unrecognized arguments: --seed=1")
     assert str(file) in str(refused.value)
-    assert refused.value.next_step.startswith(f"Change or remove it in {file}, or name an image whose engine has it")
+    assert refused.value.next_step.startswith("Change or remove it, or name an image whose engine has it")
     assert [(row["name"], row["ok"]) for row in refused.value.verdicts] == [("arguments", False)]
 
 

@@ -105,6 +105,18 @@ def test_an_image_that_a_registry_keeps_from_this_login_is_told_with_the_login(
     assert (failed.value.next_step or "").endswith(f": {login}")
 
 
+def test_a_node_without_a_registry_is_told_where_images_may_come_from(tmp_path: Path) -> None:
+    where = "failed to do request: Head https://registry-1.docker.io/v2/a: dial tcp: lookup registry-1.docker.io"
+    printed = f"ERROR: failed to solve: a:1: failed to resolve source metadata for a:1: {where}: no such host"
+    order = guard_order(assets.load_templates(), assets.load_package(), guard_render.DEBIAN)
+    member = Member("n1", None, ScriptNode("n1", argv=(str(tmp_path / "sent"), "9", printed)), None)  # type: ignore[arg-type]
+
+    with pytest.raises(BuildFailed, match="n1: the node does not reach a registry") as failed:
+        run_build(member, order, lambda _: None)
+
+    assert "build.parent_images of the inventory" in failed.value.next_step
+
+
 PULLING = "#5 [runner 1/3] FROM r.lan/owner/engine:1\n#5 sha256:ab 4MB / 9MB 1s\n#5 ERROR: {0}\n------\nERROR: {0}"
 CUT = "failed to copy: httpReadSeeker: failed open: unexpected EOF"
 

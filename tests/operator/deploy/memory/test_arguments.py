@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from sparkops.config.recipe import Recipe
-from sparkops.engines.vllm.memory.arguments import cpu_space_gib, read
+from sparkops.engines.sizes import WrongValue
+from sparkops.engines.vllm.memory.arguments import LONGER, cpu_space_gib, read
 from sparkops.engines.vllm.memory.shape import parse
 from sparkops.operator.deploy.memory.fit import served
 from tests.examples import CUDA, recipe
@@ -83,6 +84,20 @@ def test_a_checkpoint_of_float32_is_computed_in_16_bits(dtype: str, config: str,
 def test_what_cannot_be_predicted_is_refused_with_its_field(args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         read(served(of(**args)), SHAPE, 121.7)
+
+
+def test_a_longer_context_than_the_model_s_is_refused_unless_something_extends_it() -> None:
+    """vLLM ends at its start; where RoPE is scaled, each release counts in another way."""
+    plain, longer = parse({**MID, "max_position_embeddings": 2048}), of(max_model_len="4k")
+    with pytest.raises(WrongValue, match=r"serve.args.max-model-len: expected at most the model's 2048 .*; got 4000"):
+        read(served(longer), plain, 121.7)
+
+    allowed = longer.model_copy(update={"serve": longer.serve.model_copy(update={"env": {LONGER: "1"}})})
+    assert read(served(allowed), plain, 121.7).serving.window == 4000
+    assert read(served(of(max_model_len="4k", hf_overrides={"a": 1})), plain, 121.7).serving.window == 4000
+    for rope in ({"rope_type": "yarn", "factor": 4.0}, {"full_attention": {"factor": 4.0}}):
+        scaled = parse({**MID, "max_position_embeddings": 2048, "rope_scaling": rope})
+        assert read(served(longer), scaled, 121.7).serving.window == 4000
 
 
 @pytest.mark.parametrize("space", ["", "0", "much"])
