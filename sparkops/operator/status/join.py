@@ -362,6 +362,7 @@ def _observed(rank: RankReport) -> str:
 
 
 NEEDS_PERSON = "NEEDS_PERSON"
+FORMER_LEADER = "FORMER_LEADER"
 GUARD_DOWN = "GUARD_DOWN"
 GATEWAY_DOWN = "GATEWAY_DOWN"
 GUARD_SILENT = "GUARD_SILENT"
@@ -441,7 +442,10 @@ def _of_journals(service: ServiceReport) -> Iterator[Drift]:
     name = service.name
     for state in service.states:
         leader = state.journal.leader
-        if state.needs_operator:
+        if (leads := _newer(state.journal, service.states)) and state.needs_operator:
+            detail = f"{name}: {leader} led it before {leads} does, and has not heard of that"
+            yield Drift(code=FORMER_LEADER, node=leader, detail=detail, next_step=f"{trouble.MOVE} {leads}")
+        elif state.needs_operator:
             detail = f"{name}: {trouble.reason(state.needs_operator)}"
             step = trouble.next_step(state.journal, state.needs_operator, state.missing)
             yield Drift(code=NEEDS_PERSON, node=leader, detail=detail, next_step=step)
@@ -450,6 +454,12 @@ def _of_journals(service: ServiceReport) -> Iterator[Drift]:
             detail = f"{name}: {leader} cannot reach the guard of {node}, swaps wait: {why}"
             step = f"docker logs {CONTAINER}, on {node}"
             yield Drift(code="GUARD_NOT_REACHED", node=node, detail=detail, next_step=step)
+
+
+def _newer(journal: Journal, states: Sequence[ServiceState]) -> str:
+    """Return the node that leads by a newer term than a journal's, as after a rebuild; empty without one."""
+    newest = max((state.journal for state in states), key=lambda other: other.position)
+    return newest.leader if newest.term > journal.term and newest.leader != journal.leader else ""
 
 
 def _of_releases(service: ServiceReport, renamed: Collection[str]) -> Iterator[Drift]:

@@ -119,3 +119,17 @@ def test_a_restart_policy_is_named_since_the_guard_starts_engines() -> None:
     assert [*join.drift_of(ServiceReport("chat", reports, None))] == []
     (only,) = join.drift_of(ServiceReport("chat", reports, None, (ServiceState(JOURNAL),)))
     assert (only.code, only.node) == ("RESTART_POLICY", "n1")
+
+
+def test_a_former_leader_that_returns_is_no_reason_to_give_up_the_present_one() -> None:
+    """Its own next step would be to deploy without the node that leads."""
+    why = "no other guard confirms that n1 leads; give up lost nodes with --without"
+    former = ServiceState(replace(JOURNAL, peers=("n2",), term=1, revision=9), needs_operator=why)
+    present = ServiceState(replace(JOURNAL, leader="n2", term=2, revision=3))
+
+    found = {row.code: row for row in join.drift_of(ServiceReport("chat", (), None, (former, present)))}
+
+    assert "NEEDS_PERSON" not in found
+    assert (found["FORMER_LEADER"].node, found["FORMER_LEADER"].next_step) == ("n1", "sparkops gateway move n2")
+    alone = [row.code for row in join.drift_of(ServiceReport("chat", (), None, (former,)))]
+    assert "NEEDS_PERSON" in alone
