@@ -23,7 +23,7 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Mode
 from tests.fleet_unit.conftest import Make
 from tests.fleet_unit.nodes import MachineNode
-from tests.fleet_unit.test_intents import journal, led, peer
+from tests.fleet_unit.test_intents import journal, led, peer, serve
 from tests.fleet_unit.world import World
 from tests.operator.deploy.states import deployed
 
@@ -184,6 +184,20 @@ def test_the_drain_of_the_gateways_node_names_the_move(make: Make) -> None:
     assert first == "Move the gateway first: sparkops gateway move n2"
     move_to(world, "n2")
     assert gateways(world) == ["n2"]
+
+
+def test_engines_beside_the_gateway_move_before_it(make: Make) -> None:
+    """A gateway elsewhere would not reach them: the move is refused, with the drain as its next step."""
+    world = make(2)
+    serve(world, world.release("1"))
+
+    with led(world) as client, pytest.raises(PlanRefused) as refused:
+        drain.plan_drain(*client, "n1", DrainOptions())
+
+    assert refused.value.next_step.splitlines() == [
+        "Move the engines, and nothing else: sparkops node drain n1 --allow-downtime",
+        "Then move the gateway: sparkops gateway move n2",
+    ]
 
 
 def test_an_unknown_node_is_refused(make: Make) -> None:

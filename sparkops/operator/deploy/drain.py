@@ -192,7 +192,8 @@ def _refused_gateway(node: str, others: Sequence[str], services: Sequence[str], 
     count = f"{len(services)} service{'' if len(services) == 1 else 's'}"
     named = f"{count} ({', '.join(sorted(services))})" if services else count
     problem = f"{node} has the gateway: while it is down, clients reach 0 of {named}, and nothing can be changed"
-    move = [f"{'Then move' if here else 'Move'} the gateway: {trouble.MOVE} {others[0]}"] if others else []
+    order = "Then move the gateway" if here else "Move the gateway first"
+    move = [f"{order}: {trouble.MOVE} {others[0]}"] if others else []
     engines = f"{'Move the engines, and nothing else' if here else 'Accept that'}: "
     accept = [f"{engines}sparkops node drain {node} --allow-downtime"]
     return PlanRefused(problem, next_step="\n".join((*accept, *move) if here else (*move, *accept)))
