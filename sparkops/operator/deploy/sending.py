@@ -35,7 +35,7 @@ from sparkops.serving import engine_spec, service_state
 from sparkops.serving.service_state import ServiceState
 from sparkops.serving.startup import estimate
 from sparkops.swap import trouble
-from sparkops.swap.intents import CHANGED, Cancel, Deploy, EndWarm, Forget, Hold, Intent, Promote, Stop, changing
+from sparkops.swap.intents import CHANGED, WAITS, Cancel, Deploy, EndWarm, Forget, Hold, Intent, Promote, Stop, changing
 from sparkops.swap.journal import ROLLBACK, Journal, present
 from sparkops.swap.model import Deployment, Mode
 from sparkops.swap.plan import EffectPlan
@@ -407,7 +407,8 @@ def in_progress(leader: Leader, service: str, report: OnEvent) -> Accepted | Non
     if state.journal.stopping or state.journal.halting:
         return Accepted("", state.last)
     if state.swap:
-        report(Event(service, swap_line(state.swap)))
+        waits = f"; it waits for `sparkops promote {service}`" if WAITS in changing(state.journal) else ""
+        report(Event(service, f"{swap_line(state.swap)}{waits}"))
         return Accepted(state.swap.intent, state.last)
     if state.needs_operator:
         step = trouble.next_step(state.journal, state.needs_operator, state.missing)
