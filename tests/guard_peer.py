@@ -228,7 +228,7 @@ class Peer:
         elif journal.halting and self.phase("halt") != "stop":
             self.write(journal.confirmed_stopped(journal.halting))
         elif journal.swap and journal.swap.phase.value == self.phase("fail") and not journal.swap.reverting:
-            self.write(journal.reverted("n1: q-r0: exited with code 1"))
+            self.write(journal.reverted("n1: q-r0: exited with code 1\n  likely cause: a flag\nnext: Remove it."))
         elif journal.swap and journal.swap.phase.value != self.phase("halt"):
             self.write(journal.advanced())
 

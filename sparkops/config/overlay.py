@@ -88,6 +88,9 @@ def apply(target: Source, changes: Iterable[str]) -> None:
         key, equals, text = change.partition("=")
         if not equals or not all(key.split(".")):
             raise UsageError(f"{SET} {change}: expected KEY=VALUE, such as env.NAME=x or swap.bake_s=10")
+        if "-" in key.split(".")[0]:
+            problem = f"{SET} {change}: a recipe has no such key"
+            raise UsageError(problem, next_step=f"For a flag of the engine: {SET} args.{change}")
         _put(target, place(change), text, Path(f"{SET} {key}"))
 
 

@@ -172,3 +172,10 @@ def test_a_change_is_checked_like_everything_else_and_the_error_names_its_field(
     wrong = problem(change)
 
     assert (str(wrong), wrong.exit_code) == (error, 2)
+
+
+def test_a_flag_of_the_engine_without_args_is_told_with_it() -> None:
+    error = problem("max-num-seqs=4")
+
+    assert str(error) == "--set max-num-seqs=4: a recipe has no such key"
+    assert error.next_step.endswith("--set args.max-num-seqs=4")

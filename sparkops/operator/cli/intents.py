@@ -27,11 +27,14 @@ from sparkops.serving.startup.durations import spell
 from sparkops.swap.events import DONE
 from sparkops.swap.model import Mode
 from sparkops.swap.orders import traffic
+from sparkops.swap.trouble import NEXT
 
 Target = tuple[Operation, Leader]
 """An operation, and the leader that gets its intent."""
 Accept = Callable[[Operation, Leader], Accepted | None]
 """Send an intent to a leader; None: nothing to do."""
+STEP = NEXT.lstrip()
+"""How a line of a failure begins that is a next step, as of a start which failed."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,11 @@ def _failure(service: str, ending: Ending, code: int) -> SparkopsError:
     serves = f"{ending.release} serves" if ending.release else "no release serves"
     kinds = {InPlaceFailed.exit_code: InPlaceFailed, NeedsOperator.exit_code: NeedsOperator}
     why = ending.why if ending.why.startswith(ending.result) else f"{ending.result}: {ending.why}"
-    problem = f"{service}: {why}; {serves}"
-    error = kinds.get(code, SparkopsError)(problem, next_step=ending.next_step or f"sparkops history {service}")
+    first, *details = why.splitlines()
+    steps = [line.removeprefix(STEP) for line in details if line.startswith(STEP)]
+    facts = [line for line in details if not line.startswith(STEP)]
+    problem = "\n".join([f"{service}: {first}; {serves}", *facts])
+    step = "\n".join([*steps, ending.next_step or f"sparkops history {service}"])
+    error = kinds.get(code, SparkopsError)(problem, next_step=step)
     error.exit_code = code
     return error

@@ -83,6 +83,9 @@ def find_recipe(named: str) -> Path:
         return known[name]
     if any(_service_of_recipe(recipe) == name for recipe in known):
         raise UsageError(f"{name} is a service, expected a recipe", next_step=f"sparkops recipes {name}")
+    if (beside := Path(f"{name}.yaml")).is_file():
+        step = f"Move {beside} to recipes/, or name it as a file: ./{beside}"
+        raise UsageError(f"recipe not found: {named}", next_step=step)
     problem = f"{named} is a directory, expected a recipe" if Path(named).is_dir() else f"recipe not found: {named}"
     raise UsageError(problem, next_step=f"{did_you_mean(name, known)}`sparkops recipes` lists all.")
 

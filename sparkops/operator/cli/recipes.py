@@ -134,10 +134,11 @@ def _head(fits: Fits) -> Sequence[str]:
 
 
 def _variants(family: Family, fits: Fits) -> Iterator[str]:
-    lines = fitted(table([_head(fits), *(_row(variant.recipe, fits) for variant in family.variants)]))
-    yield lines[0]
-    for variant, line in zip(family.variants, lines[1:], strict=True):
-        yield line
+    narrow, rows = is_narrow(TABLE_WIDTH), [_row(variant.recipe, fits) for variant in family.variants]
+    head, *lines = fitted(table([_head(fits), *rows]))
+    yield from () if narrow else (head,)
+    for variant, row, line in zip(family.variants, rows, lines, strict=True):
+        yield from _block(row) if narrow else (line,)
         if variant.base:
             yield f"  {variant.base} {_words(variant)}"
         if fits:

@@ -19,7 +19,7 @@ Line = tuple[Cell, ...]
 BAD, BUSY, GOOD, FAINT, STRONG = "red", "yellow", "green", "bright_black", "bold"
 COLORS = {
     **dict.fromkeys(("healthy", "up", "ok", "reachable"), GOOD),
-    **dict.fromkeys(("starting", "degraded", "stopping", "cordoned", "cordon unknown"), BUSY),
+    **dict.fromkeys(("starting", "degraded", "stopping", "cordoned", "guard silent"), BUSY),
     **dict.fromkeys(("failed", "failing", "down", "unreachable"), BAD),
     **dict.fromkeys(("stopped", "absent", "none", "unknown"), FAINT),
 }
@@ -105,7 +105,7 @@ def age(seconds: float | None) -> str:
 
 
 def _node(node: NodeRow) -> Sequence[str | Cell]:
-    opened = "cordon unknown" if node.cordon_unknown else "reachable"
+    opened = "guard silent" if node.cordon_unknown else "reachable"
     state = "unreachable" if not node.reachable else "cordoned" if node.cordon else opened
     memory = node.memory
     free = f"{memory.available_gib:.1f} of {memory.total_gib:.1f} GiB" if memory else "-"

@@ -72,6 +72,27 @@ def test_the_recipes_of_a_service_are_listed_with_what_differs(sparkops: Sparkop
     assert differs == "  tiny-qwen3-cpu-tp2 with serve.executor=mp; without image.packages"
 
 
+def test_on_a_narrow_terminal_each_recipe_of_a_service_is_a_block(
+    sparkops: Sparkops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sparkops.operator.cli.terminal.sys.stdout.isatty", lambda: True)
+
+    first, facts, *_ = sparkops("recipes", "tiny-tp2").out.splitlines()
+
+    assert first == "tiny-qwen3-cpu-tp2"
+    assert facts.startswith("  service tiny-tp2, 2 nodes, 3.5 GiB each")
+
+
+def test_a_recipe_beside_the_directory_recipes_is_named_as_a_file(sparkops: Sparkops) -> None:
+    Path("mine.yaml").write_text(yaml.safe_dump({**RECIPE, "name": "mine"}))
+
+    ran = sparkops("recipe", "show", "mine")
+
+    assert (ran.code, "next: Move mine.yaml to recipes/, or name it as a file: ./mine.yaml" in ran.err) == (2, True)
+    assert sparkops("recipe", "show", "./mine.yaml").code == 0
+
+
 def test_a_service_is_compared_in_json_too(sparkops: Sparkops) -> None:
     read = sparkops("recipes", "qwen3.5-122b", "--json").json
 

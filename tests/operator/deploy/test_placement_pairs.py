@@ -130,7 +130,9 @@ def test_in_place_over_half_of_blue_s_nodes_counts_only_what_stops_there() -> No
 
 def test_who_names_one_node_for_a_pair_is_told_how_many_it_needs() -> None:
     on_one = DeployOptions(nodes=("n1",))
-    assert reasons(refusal({"n1": 90, "n2": 90}, on_one)) == ["  2 nodes needed, available: n1"]
+    too_few = refusal({"n1": 90, "n2": 90}, on_one)
+    assert reasons(too_few) == ["  2 nodes needed, available: n1"]
+    assert "sparkops recipes chat --fits" in too_few.next_step
 
 
 def test_a_rank_s_node_that_cannot_be_reached_is_named() -> None:

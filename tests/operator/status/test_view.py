@@ -339,7 +339,7 @@ def test_a_cordoned_node_is_marked_with_its_reason_and_what_was_taken_from_it() 
 
     shown = [*lines(Status(nodes=[closed, opened, unread], services=[], drift=[]))]
 
-    states = [("cordoned", BUSY), ("reachable", GOOD), ("cordon unknown", BUSY)]
+    states = [("cordoned", BUSY), ("reachable", GOOD), ("guard silent", BUSY)]
     assert [(line[1][0].strip(), line[1][1]) for line in shown[1:4]] == states
     assert [line[0] for line in shown[4:6]] == [
         ("n1: cordoned: fan, by ann; taken from it: chat; next: sparkops node return n1", BUSY),
