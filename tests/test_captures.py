@@ -33,7 +33,7 @@ def test_the_recording_of_a_swap_shows_its_end_and_no_failed_request() -> None:
     drawn = html.unescape((DOCS / "swap.svg").read_text()).replace("\xa0", " ")
 
     assert "animation: appear" in drawn
-    assert "has the traffic" in drawn
+    assert "is active" in drawn
     assert re.search(r"\d+ answered, 0 failed", drawn)
 
 
