@@ -327,7 +327,7 @@ def test_the_exit_code_of_status_names_a_guard_that_cannot_be_read(
 
     out = capsys.readouterr().out
     assert ended.value.exit_code == code
-    assert "n1    cordon unknown" in out
+    assert "n1    guard silent" in out
     assert "no service known: not every node could be read" in out
 
 
