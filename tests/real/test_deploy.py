@@ -143,14 +143,10 @@ def test_logs_follow_until_they_are_interrupted(sparkops: Cli, deployed: Any, no
 
 @pytest.mark.usefixtures("untouched")
 def test_a_model_that_is_not_there_is_refused(sparkops: Cli, variant: Callable[..., Path]) -> None:
-    refused = sparkops(
-        "deploy",
-        variant({"path: tiny-qwen3": "path: not-there", "service: tiny": "service: other"}),
-        "--node",
-        "node-1",
-    )
+    file = variant({"path: tiny-qwen3": "path: not-there", "service: tiny": "service: other"})
+    refused = sparkops("deploy", file, "--node", "node-1")
     assert refused.code == 5
-    assert "needs: weights (sparkops up tiny-qwen3-cpu --node node-1 brings them)" in refused.err
+    assert f"needs: weights (sparkops up {file} --node node-1 brings them)" in refused.err
 
 
 @pytest.mark.matrix
