@@ -151,7 +151,7 @@ def changing(journal: Journal) -> str:
     if swap is None:
         return ""
     sender = journal.sender(swap.intent)
-    does = WAITS if not swap.automatic and swap.phase is Phase.BAKE else f"is in phase '{swap.phase}'"
+    does = WAITS if swap.waits else f"is in phase '{swap.phase}'"
     text = f"{journal.service}: a swap to {swap.target.release} {does}"
     return f"{text}, {sender}" if sender else text
 

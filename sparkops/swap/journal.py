@@ -69,6 +69,11 @@ class Swap:
         """Return the next phase; None at the end."""
         return next((phase for phase in self.phases if phase.order > self.phase.order), None)
 
+    @property
+    def waits(self) -> bool:
+        """Whether its release has the traffic, and an operator decides whether it stays."""
+        return not self.automatic and self.phase is Phase.BAKE
+
     def reached(self, phase: Phase) -> bool:
         """Return whether the swap is in `phase` or after it."""
         return self.phase.order >= phase.order

@@ -168,7 +168,7 @@ def here(command: str, nodes: RealFleet) -> str:
     typed = typed.partition("   #")[0].rstrip()
     if ANSWERED.match(command):
         typed += " --yes"
-    endless = f"script --quiet --return --command 'timeout --preserve-status --signal INT 8 {typed}' /dev/null"
+    endless = f"script --quiet --return --command 'timeout --preserve-status --signal INT 20 {typed}' /dev/null"
     return endless if ENDLESS.search(command) else typed
 
 

@@ -237,8 +237,8 @@ class Leadership:
         peers = {node: Peer(peer["address"], int(peer["port"])) for node, peer in request["peers"].items()}
         with self.lock:
             membership = self.members.own()
-            known = {node: membership.peers[node] for node in request.get("unread", ()) if node in membership.peers}
-            peers |= {node: peer for node, peer in known.items() if node in peers}
+            kept = {*request.get("unread", ())} & peers.keys() & membership.peers.keys()
+            peers |= {node: membership.peers[node] for node in kept}
             same = self.members.leads and dict(membership.peers) == peers
             if not same and membership.peers and (busy := [name for name, lead in self.leads.items() if lead.busy]):
                 raise Busy(f"a swap of {busy[0]} is in progress", next_step=f"sparkops status {busy[0]} --follow")

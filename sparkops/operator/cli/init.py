@@ -100,7 +100,7 @@ def init(
     routes, known, lost = _renamed(routes, names), _renamed(known, names), _renamed(lost, names)
     reasons = {name: getattr(error, "problem", str(error)) for name, error in lost.items()}
     text = visible(discovery.inventory(routes, known, reasons))
-    kept = _knows(settings.inventory, {routes[name].get("address", "") for name in lost})
+    kept = lost and _knows(settings.inventory, {routes[name].get("address", "") for name in lost})
     if not kept:
         _keep_edited(settings.inventory)
         write(settings.inventory, f"{text}{SEAL}{_digest(text)}\n")
@@ -169,13 +169,13 @@ def _is_unedited(file: Path) -> bool:
 def _knows(file: Path, addresses: Collection[str]) -> bool:
     """Return whether an inventory has nodes of these addresses, which could not be read now: it says more of them."""
     try:
-        return any(node.address in addresses for node in inventory.load(file).nodes.values()) if addresses else False
+        return any(node.address in addresses for node in inventory.load(file).nodes.values())
     except ConfigError:
         return False
 
 
 def _keep_edited(file: Path) -> None:
-    """Keep an inventory that is about to be replaced beside it, if somebody has edited it."""
+    """Copy an edited inventory to FILE.old, before another one replaces it."""
     if file.is_file() and not _is_unedited(file):
         old = file.with_name(f"{file.name}.old")
         write(old, files.text(file, errors="replace"))

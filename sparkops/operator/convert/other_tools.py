@@ -396,12 +396,12 @@ def _model(conversion: Conversion, flags: dict[str, Any]) -> str:
             line, "command", f"expected one model after `{conversion.engine} serve`, got {words}", "refusal"
         )
         return named or str(served[0])
-    if "$" in str(served) and named:
-        conversion.omit(line, "model", f"{served} {SHELL_VALUE}", "refusal")
-        return named
     if "$" in str(served):
-        conversion.refuse(line, "model", f"{served} {SHELL_VALUE}: expected OWNER/NAME in its place")
-        return str(served)
+        if named:
+            conversion.omit(line, "model", f"{served} {SHELL_VALUE}", "refusal")
+        else:
+            conversion.refuse(line, "model", f"{served} {SHELL_VALUE}: expected OWNER/NAME in its place")
+        return named or str(served)
     is_path = str(served).startswith(("/", ".", "~", "{"))
     if is_path and named:
         conversion.omit(line, str(served), f"path in the original's container; the model is {named}")

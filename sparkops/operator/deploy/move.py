@@ -115,11 +115,8 @@ def _close(operation: Operation, planned: Move, specs: AgentSpecs) -> None:
         names = " and ".join(planned.closing)
         for service in planned.rebuild.services:
             url = connected.fleet.require_gateway().url(service.port)
-            report(
-                Event(
-                    planned.node, f"{service.name}: {url} answers; the gateway on {names} ends in {planned.keep_s:g} s"
-                )
-            )
+            ends = f"the gateway on {names} ends in {planned.keep_s:g} s"
+            report(Event(planned.node, f"{service.name}: {url} answers; {ends}"))
         if connected.cancel.wait(planned.keep_s):
             raise Interrupted("interrupted")
         for name in planned.closing:

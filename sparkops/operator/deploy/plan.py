@@ -328,7 +328,9 @@ def plan(
     refused += [*partly, f"  {needs}"] if lacks else []
     reasons = "\n".join(refused) or f"  {_no_way(release, nodes, options)}"
     steps += () if open_ways else room
-    steps += [] if refused else [_other_way(release)]
+    if not refused:
+        other = f"sparkops recipes {release.service} --fits"
+        steps.append(f"Name other nodes or another mode, or take another recipe: {other}")
     raise PlanRefused(f"no safe mode for {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
 
 
@@ -367,11 +369,6 @@ def _no_way(release: Release, nodes: tuple[str, ...], options: DeployOptions) ->
     if len(nodes) < size:
         return f"{size} nodes needed, available: {', '.join(nodes) or 'none'}"
     return f"no node for mode {options.mode}"
-
-
-def _other_way(release: Release) -> str:
-    """Return the next step where the nodes are too few for a recipe or a mode."""
-    return f"Name other nodes or another mode, or take another recipe: sparkops recipes {release.service} --fits"
 
 
 def _options(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from sparkops.config.release import Release
@@ -35,7 +34,7 @@ from sparkops.serving import engine_spec, service_state
 from sparkops.serving.service_state import ServiceState
 from sparkops.serving.startup import estimate
 from sparkops.swap import trouble
-from sparkops.swap.intents import CHANGED, WAITS, Cancel, Deploy, EndWarm, Forget, Hold, Intent, Promote, Stop, changing
+from sparkops.swap.intents import CHANGED, Cancel, Deploy, EndWarm, Forget, Hold, Intent, Promote, Stop, changing
 from sparkops.swap.journal import ROLLBACK, Journal, present
 from sparkops.swap.model import Deployment, Mode
 from sparkops.swap.plan import EffectPlan
@@ -179,10 +178,7 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
 def difference_of(state: ServiceState | None, release: Release) -> Difference | None:
     """Return what a deploy changes in what serves; None where nothing serves, or a release of another version."""
     active = state.journal.active if state else None
-    try:
-        return difference(release_of(active), release) if active and active.release != release.id else None
-    except ValueError:
-        return None
+    return _compared(active, release) if active and active.release != release.id else None
 
 
 def untaken(state: ServiceState | None, release: Release) -> tuple[Change, ...]:
@@ -191,10 +187,16 @@ def untaken(state: ServiceState | None, release: Release) -> tuple[Change, ...]:
     A deploy of another release takes them. Nothing where this release does not serve, or one of another version does.
     """
     active = state.journal.active if state else None
+    found = _compared(active, release) if active and active.release == release.id else None
+    return found.changes if found else ()
+
+
+def _compared(active: Deployment, release: Release) -> Difference | None:
+    """Return the difference of a release from the active one; None for one of another version of sparkops."""
     try:
-        return difference(release_of(active), release).changes if active and active.release == release.id else ()
+        return difference(release_of(active), release)
     except ValueError:
-        return ()
+        return None
 
 
 def check(operation: Operation, draft: Draft) -> None:
@@ -407,7 +409,7 @@ def in_progress(leader: Leader, service: str, report: OnEvent) -> Accepted | Non
     if state.journal.stopping or state.journal.halting:
         return Accepted("", state.last)
     if state.swap:
-        waits = f"; it waits for `sparkops promote {service}`" if WAITS in changing(state.journal) else ""
+        waits = f"; it waits for `sparkops promote {service}`" if state.swap.waits else ""
         report(Event(service, f"{swap_line(state.swap)}{waits}"))
         return Accepted(state.swap.intent, state.last)
     if state.needs_operator:
@@ -439,11 +441,9 @@ def histories(operation: Operation, leader: Leader, services: Collection[str]) -
             return {service: [*opened.events(service)] for service in services}
 
     by_node = operation.connected.all(read)
-    led = by_node.pop(operation.node)
-    return {
-        service: merge(led.get(service, ()), chain.from_iterable(other.get(service, ()) for other in by_node.values()))
-        for service in services
-    }
+    led = by_node.pop(operation.node)  # first: of two events in one second, the leader's came before
+    known = (led, *by_node.values())
+    return {service: merge(*(events.get(service, ()) for events in known)) for service in services}
 
 
 def unplanned(leader: Leader, service: str, make: Callable[[Journal], Intent]) -> Accepted | None:

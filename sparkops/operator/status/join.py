@@ -19,7 +19,7 @@ from sparkops.serving.service_state import ServiceState
 from sparkops.serving.startup import durations
 from sparkops.swap import trouble
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import Answer, Phase
+from sparkops.swap.model import Answer
 from sparkops.swap.trouble import NEXT
 
 
@@ -224,7 +224,7 @@ def _swap(journal: Journal) -> picture.SwapRow | None:
         mode=swap.way,
         phase=swap.phase.value,
         reverting=swap.reverting,
-        waits_for_promote=not swap.automatic and swap.phase is Phase.BAKE,
+        waits_for_promote=swap.waits,
         why=swap.why,
     )
 

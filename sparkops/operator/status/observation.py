@@ -454,7 +454,7 @@ def _states(node: str, place: str, guard: Facts) -> Iterator[ServiceState]:
 
 def _events(node: str, service: str, guard: Facts, now_s: float) -> list[Event]:
     """Return the last lasting events of a service. `now_s`: Unix time of the node."""
-    records = replies.merge(_reply(node, "events", guard["events"][service], guard["errors"]), ())
+    records = replies.merge(_reply(node, "events", guard["events"][service], guard["errors"]))
     ages_s = (now_s - datetime.fromisoformat(record["at"]).timestamp() for record in records)
     lines = (next(replies.lines(record)) for record in records)
     return [Event(line, max(0.0, age_s)) for line, age_s in zip(lines, ages_s, strict=True)][-EVENTS:]

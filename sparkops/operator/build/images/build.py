@@ -452,9 +452,8 @@ def _ask(
     report(Event(member.name, f"gate {'passed' if verdict.ok else 'failed'}: {verdict}"))
     if answer.problem:
         problem = f"the parser of the image refuses the arguments:\n{asked.refusal(answer)}"
-        step = arguments.STEP
         rows = [asdict(verdict) for verdict in (*passed, answer.verdict)]
-        raise ImageRejected(member.name, problem, next_step=step, verdicts=rows)
+        raise ImageRejected(member.name, problem, next_step=arguments.STEP, verdicts=rows)
     return answer
 
 

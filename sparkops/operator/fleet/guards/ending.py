@@ -94,8 +94,7 @@ def _of_swap(swap: Swap) -> Ending | None:
         return None
     if swap.phase is Phase.RETIRE:
         return Ending("done", DONE, swap.target.release, swap.mode.value)
-    waits = swap.phase is Phase.BAKE and not swap.automatic
-    return Ending("waiting", DONE, swap.target.release, swap.mode.value) if waits else None
+    return Ending("waiting", DONE, swap.target.release, swap.mode.value) if swap.waits else None
 
 
 def _serving(journal: Journal) -> str:

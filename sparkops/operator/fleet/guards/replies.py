@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, TypeVar
 
 from sparkops.errors import Busy, NeedsOperator, NodeError, NotUnderstood, PlanRefused, SparkopsError
@@ -53,12 +54,9 @@ def records(reply: Any) -> list[dict[str, Any]]:
     ]
 
 
-def merge(leader: Iterable[Record], others: Iterable[Record]) -> list[Record]:
-    """Join the lasting events of all guards by time.
-
-    Each event is one guard's alone: the leader's, those of a guard that led before, and what an engine's own recorded.
-    """
-    joined = (event for event in (*leader, *others) if event.get("lasting", True))
+def merge(*histories: Iterable[Record]) -> list[Record]:
+    """Join the lasting events of several guards by time. Each event is one guard's alone, also of a former leader."""
+    joined = (event for event in chain.from_iterable(histories) if event.get("lasting", True))
     return sorted(joined, key=lambda event: str(event["at"]))
 
 
