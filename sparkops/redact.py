@@ -35,6 +35,8 @@ NO_SECRET = frozenset(
             "budgets",
             "dir",
             "directory",
+            "error",
+            "exception",
             "file",
             "id",
             "ids",
@@ -186,7 +188,12 @@ def _value(match: re.Match[str]) -> str:
     before = match.string[max(match.start() - 4, 0) : match.start()]
     of_text = TOKENIZER.fullmatch(f"{before}{match['name']} {match['value']}")
     counted = before.endswith("#") and COUNT.fullmatch(match["value"])
-    secret = names_secret(match["word"]) and not (of_text or counted or UNSET.fullmatch(match["value"]))
+    quoted = (
+        match["name"] == "token" and NUMBER.fullmatch(match["value"]) and match.string.startswith(" '", match.end())
+    )
+    key = match["value"].startswith("'tokenizer.")  # the name of one in a GGUF file
+    harmless = of_text or counted or quoted or key or UNSET.fullmatch(match["value"])
+    secret = names_secret(match["word"]) and not harmless
     return f"{match['name']}{match['mark']}{HIDDEN}" if secret else match[0]
 
 
@@ -194,7 +201,9 @@ TOKENIZER = re.compile(r"\s?(?:BOS|EOS|EOT|EOG|UNK|PAD|SEP|LF) token \d{1,6}")
 """A token of a tokenizer, as in llama.cpp's `EOS token = 2`: vocabularies have fewer than a million."""
 COUNT = re.compile(r"\d+,?")
 """Of pieces of text, behind a number sign, as in SGLang's `#new-token: 9,`."""
-UNSET = re.compile(r"None[,)]*")
+NUMBER = re.compile(r"\d{1,6}")
+"""Of a token of a tokenizer, as in llama.cpp's `token: 128247 '</s>' was not control-type`."""
+UNSET = re.compile(r"(?:None|True|False)[`,)]*")
 """As in the arguments that SGLang prints: `api_key=None, admin_api_key=None)`."""
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

@@ -21,8 +21,9 @@ from typing import Any
 from sparkops import redact
 from sparkops.config import opt_in, shipped
 from sparkops.engines import ENGINES
-from sparkops.guard.follow import advice
+from sparkops.engines.causes import Cause
 from sparkops.operator.build.render import sandbox
+from sparkops.serving.startup import causes
 
 ROOT = shipped.PACKAGE.parent
 AT_ONE_PLACE = frozenset({"match", "fullmatch"})
@@ -66,20 +67,26 @@ def written() -> Iterator[Expression]:
 def tables() -> Iterator[Expression]:
     """Yield the expressions that are made or kept in tables: of engines, of secrets, of values in templates."""
     for name, engine in ENGINES.items():
-        for cause, _ in engine.log.causes:
-            yield Expression(f"a cause of {name}", cause)
+        for cause in engine.log.causes:
+            yield from _of_cause(f"a cause of {name}", cause)
         for pattern in vars(engine.log).values():
             if isinstance(pattern, re.Pattern):
                 yield Expression(f"the log of {name}", pattern.pattern, pattern.flags & ~re.UNICODE)
         for known in (*engine.flags.key_effects, *engine.flags.variable_effects):
             yield Expression(f"a key or variable of {name}", known, methods=frozenset({"fullmatch"}))
-    for cause, _ in advice.DOCKER:
-        yield Expression("a cause of Docker", cause)
+    for layer, known_causes in {**causes.LAYERS, "Docker": causes.DOCKER}.items():
+        for cause in known_causes:
+            yield from _of_cause(f"a cause of {layer}", cause)
     for name, (characters_of, _) in sandbox.FILTERS.items():
         yield Expression(f"the filter {name}", characters_of, methods=frozenset({"fullmatch"}))
     yield Expression("sparkops/redact.py:KEY", redact.KEY.pattern)
     for known in opt_in.VARIABLES:
         yield Expression("a variable of serve.env", known, methods=frozenset({"fullmatch"}))
+
+
+def _of_cause(place: str, cause: Cause) -> Iterator[Expression]:
+    for pattern in filter(None, (cause.pattern, cause.unless, cause.beside)):
+        yield Expression(place, pattern)
 
 
 def _of(path: str, source: str) -> Iterator[Expression]:

@@ -50,6 +50,7 @@ REACHING = {
     "operator.deploy.leads",
     "operator.deploy.move",
     "operator.deploy.node_checks",
+    "operator.deploy.configuration",
     "operator.deploy.observe",
     "operator.deploy.operation",
     "operator.deploy.provision",
@@ -298,8 +299,8 @@ def test_no_module_draws_from_a_predictable_generator() -> None:
     ]
 
 
-ENGINE_ROOMS = ("engines/", "operator/convert/")
-"""What knows engines by name: convert reads recipes of their tools."""
+ENGINE_ROOMS = ("engines/", "operator/convert/", "serving/startup/")
+"""What knows engines by name: convert reads recipes of their tools, and causes of failed starts name their flags."""
 NAMES_VLLM = {
     "operator/cli/demo.py": "the option --vllm",
     "operator/cli/recipes.py": "a column, and its key in JSON",
@@ -307,6 +308,7 @@ NAMES_VLLM = {
     "config/image.py": "the key image.vllm",
     "config/lock.py": "the same, and what a finished image contains",
     "config/recipe_file.py": "a template of an earlier version",
+    "operator/deploy/configuration.py": "the key image.vllm",
     "operator/demo/scene.py": "what --vllm deploys",
     "operator/build/lock/finished.py": "what a finished image contains",
 }

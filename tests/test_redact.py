@@ -189,7 +189,9 @@ def test_a_header_with_a_secret_is_hidden_to_its_end(header: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", sorted({*CAPTURED.iterdir()} - {*CAPTURED.glob("*-help.txt")}), ids=lambda file: file.name
+    "file",
+    sorted(file for file in {*CAPTURED.rglob("*.*")} - {*CAPTURED.glob("*-help.txt")} if file.is_file()),
+    ids=lambda file: file.name,
 )
 def test_nothing_of_a_captured_log_is_a_false_alarm(file: Path) -> None:
     text = file.read_text(errors="replace")

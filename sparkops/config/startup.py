@@ -12,5 +12,7 @@ class Startup(Section):
     """Seconds without any progress while weights load."""
     compile_stall_s: Positive = 300.0
     """Seconds without any progress while the engine compiles, tunes or captures graphs."""
+    configuration: bool = True
+    """Whether the engine's configuration is built on the node before a deploy stops anything."""
     max_s: Positive = 1800.0
     """Maximum seconds of a start, even with progress."""

@@ -64,6 +64,8 @@ class EngineKind:
     """Variables with the address of a rank's own node."""
     weights: bool = True
     """Whether it reads a model, so that the model's config.json, or the file of `gguf`, must be there."""
+    on_cpu: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Flags, with the values, by which a recipe leaves the model or layers of it to the CPU; no values: any."""
     gguf: bool = False
     """Whether it loads one GGUF file, which a recipe names in `model.file`, and no directory."""
     tasks: frozenset[str] = frozenset({"chat"})

@@ -53,6 +53,8 @@ case "$docker $(docker --version 2>/dev/null)" in *" buildx "* | *" version 2"[0
     + DISK_SCRIPT
     + """\
 echo "cores $(nproc)"
+awk '/^NVRM/ { for (i = 1; i <= NF; i++) if ($i ~ /^[0-9]+[.][0-9]/) { print "driver", $i; exit } }' \\
+  /proc/driver/nvidia/version 2>/dev/null || true
 awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 """
 )
@@ -152,6 +154,8 @@ class HostFacts:
     cores: int | None = None
     gpu_model: str = ""
     """Model of the first GPU as the driver names it in /proc; empty without a driver."""
+    driver: str = ""
+    """Version of the NVIDIA driver, such as 580.95.05; empty without one, or where it was not read."""
     gpus: tuple[GpuMemory | None, ...] = ()
     """Memory by GPU, as nvidia-smi reports it; None for one that shares the node's memory (GB10: [N/A])."""
     memory_free_gib: float | None = None
@@ -243,6 +247,7 @@ def parse(text: str) -> HostFacts:
             listening=frozenset(int(value, 16) for key, value in pairs if key == "listen"),
             cores=int(values["cores"]) if "cores" in values else None,
             gpu_model=values.get("gpu-model", ""),
+            driver=values.get("driver", ""),
             memory_free_gib=int(values["MemFree"]) * KIB / GIB if "MemFree" in values else None,
             gpus=tuple(_gpus(value for key, value in lines if key == "gpu-memory")),
         )

@@ -4,6 +4,9 @@ LINES are JSON: by name, the command lines of a recipe's ranks. ENV are the engi
 may read. The last line of the output is one JSON object: `problems`, the reason why vLLM refuses a recipe, empty if it
 accepts it; `faults`, the flags without which the reason would be another one; `unjudged`, why a recipe could not be
 judged. PLATFORM is that of a vLLM that detects none: one for CUDA without a GPU, or one without compiled parts.
+
+Where the model's files are there, vLLM also builds its own configuration from them, as a start does before it loads
+weights; `steps` says by name what was built, and what could not be judged without a GPU.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 CLI_ARGS = ("common", "launchers", "openai")
@@ -25,6 +29,11 @@ MODELS = "/models/"
 """Where an engine sees its node's model directory. What lies there does not exist in an image."""
 PROGRAM = "vllm serve"
 OF_NODE = f"a file of the node, which the image does not have: --config={MODELS}"
+TOKENIZERS = (("vllm.tokenizers", "get_tokenizer"), ("vllm.transformers_utils.tokenizer", "get_tokenizer"))
+"""Where a vLLM has what reads a tokenizer: from 0.12, and before."""
+OF_THE_GPU = re.compile(r"(?i)\b(cuda|gpus?|devices?|capability|driver|nvml|platform|triton|memory)\b")
+"""Words of a refusal that may be about the GPU, which this check does not have."""
+STEPS = ("config", "ranks", "draft", "tokenizer", "template")
 
 
 def cli_args() -> Any:
@@ -53,20 +62,28 @@ def values_problem(args: Any) -> str:
     return "" if is_known is None or is_known(args.kv_cache_dtype) else f"no KV cache type {args.kv_cache_dtype}"
 
 
-def problem(cli: Any, parser: Any, argv: list[str]) -> str:
-    """Return the reason why vLLM refuses a command line; empty if it accepts it."""
+def accepted(cli: Any, parser: Any, argv: list[str]) -> tuple[Any, str]:
+    """Return the arguments of a command line, and the reason why vLLM refuses it; empty if it accepts it."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stderr(printed):
             args = parser.parse_args(argv[1:])
-        if str(args.chat_template or "").startswith(MODELS):
+        template = str(args.chat_template or "")
+        if template.startswith(MODELS) and not Path(MODELS).is_dir():
             args.chat_template = None
         cli.validate_parsed_serve_args(args)
+        args.model = getattr(args, "model_tag", None) or args.model
     except SystemExit:
-        return re.sub(r" at 0x[0-9a-f]+", "", (printed.getvalue().strip() or "refused without a word").splitlines()[-1])
+        said = (printed.getvalue().strip() or "refused without a word").splitlines()[-1]
+        return None, re.sub(r" at 0x[0-9a-f]+", "", said)
     except (TypeError, ValueError, KeyError) as error:
-        return str(error) or repr(error)
-    return values_problem(args)
+        return None, str(error) or repr(error)
+    return args, values_problem(args)
+
+
+def problem(cli: Any, parser: Any, argv: list[str]) -> str:
+    """Return the reason why vLLM refuses a command line; empty if it accepts it."""
+    return accepted(cli, parser, argv)[1]
 
 
 def faults(cli: Any, parser: Any, argv: list[str], reason: str) -> Iterator[str]:
@@ -77,6 +94,92 @@ def faults(cli: Any, parser: Any, argv: list[str], reason: str) -> Iterator[str]
             yield argv[start].partition("=")[0].removeprefix("--")
 
 
+def explained(error: Exception) -> str:
+    """Return the reason in an error: pydantic counts errors first, and ends each with what was validated."""
+    text = str(error) or repr(error)
+    _, told, reason = text.partition(" error, ")
+    return " ".join((reason.partition(" [type=")[0] if told else text).split())[:400]
+
+
+class Configuration:
+    """What vLLM builds from the arguments and the model's files before it loads weights."""
+
+    def __init__(self, args: Any) -> None:
+        self.args = args
+        self.engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs.from_cli_args(args)
+        self.model: Any = None
+
+    def config(self) -> None:
+        """Read config.json: the model's type and architecture, quantization, window, data types."""
+        self.model = self.engine.create_model_config()
+
+    def ranks(self) -> None:
+        """Compare the model's sizes with the number of ranks."""
+        make = importlib.import_module("vllm.config").ParallelConfig
+        self.parallel = make(tensor_parallel_size=self.args.tensor_parallel_size, distributed_executor_backend="mp")
+        self.model.verify_with_parallel_config(self.parallel)
+
+    def draft(self) -> None:
+        """Read the draft model and the method of speculation."""
+        if self.args.speculative_config:
+            self.engine.create_speculative_config(
+                target_model_config=self.model, target_parallel_config=self.parallel
+            )
+
+    def tokenizer(self) -> None:
+        """Load the tokenizer."""
+        if self.model.skip_tokenizer_init:
+            return
+        for module, name in TOKENIZERS:
+            with contextlib.suppress(ModuleNotFoundError):
+                get = getattr(importlib.import_module(module), name)
+                break
+        get(
+            self.model.tokenizer,
+            tokenizer_mode=self.model.tokenizer_mode,
+            trust_remote_code=self.model.trust_remote_code,
+            revision=self.model.tokenizer_revision,
+        )
+
+    def template(self) -> None:
+        """Parse the chat template that the arguments name, as Transformers does."""
+        named = self.args.chat_template
+        if named and Path(named).is_file():
+            jinja2 = importlib.import_module("jinja2")
+            jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(Path(named).read_text())
+
+
+def model_problem(args: Any) -> tuple[str, dict[str, str]]:
+    """Return why vLLM refuses the model with these arguments, empty if it does not, and the result of each step.
+
+    An error of another kind than those with which vLLM refuses, or one that may be about the missing GPU, shows
+    nothing: an engine that may start is not refused.
+    """
+    refusals = (ValueError, OSError, KeyError, ImportError, importlib.import_module("jinja2").TemplateError)
+    steps: dict[str, str] = {}
+    built = Configuration(args)
+    for name in STEPS:
+        try:
+            getattr(built, name)()
+            steps[name] = ""
+        except refusals as error:
+            reason = explained(error)
+            first = reason.partition(". ")[0]
+            if not OF_THE_GPU.search(first) and not moved(error):
+                return reason, {**steps, name: reason}
+            steps[name] = f"not checked without a GPU: {reason}"
+            return "", steps
+        except Exception as error:  # noqa: BLE001 - a vLLM that builds in another way is not refused for it
+            steps[name] = f"not checked: {error!r}"[:400]
+            return "", steps
+    return "", steps
+
+
+def moved(error: Exception) -> bool:
+    """Return whether a part of vLLM stands elsewhere in this release: that is no refusal."""
+    return isinstance(error, ImportError) and str(getattr(error, "name", "") or "").partition(".")[0] == "vllm"
+
+
 def main() -> None:
     os.environ.update(json.loads(sys.argv[3]) if len(sys.argv) > 3 else {})
     detected = importlib.import_module("vllm.platforms").current_platform
@@ -84,16 +187,20 @@ def main() -> None:
     cli = cli_args()
     parser_class = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
     parser = cli.make_arg_parser(parser_class(prog=PROGRAM))
-    judged: dict[str, Any] = {"problems": {}, "faults": {}, "unjudged": {}}
+    judged: dict[str, Any] = {"problems": {}, "faults": {}, "unjudged": {}, "steps": {}}
     for name, lines in json.loads(sys.argv[2]).items():
         if any(word.startswith(f"--config={MODELS}") for argv in lines for word in argv):
             judged["unjudged"][name] = OF_NODE
             continue
-        reasons = ((argv, problem(cli, parser, argv)) for argv in lines)
-        argv, reason = next(((argv, reason) for argv, reason in reasons if reason), ([], ""))
-        judged["problems"][name] = reason
-        if reason:
-            judged["faults"][name] = [*faults(cli, parser, argv, reason)]
+        for argv in lines:
+            args, reason = accepted(cli, parser, argv)
+            if reason:
+                judged["faults"][name] = [*faults(cli, parser, argv, reason)]
+            elif argv is lines[0] and Path(str(args.model)).is_dir():
+                reason, judged["steps"][name] = model_problem(args)
+            judged["problems"][name] = reason
+            if reason:
+                break
     torch = importlib.import_module("torch").__version__
     print(json.dumps({"python": platform.python_version(), "torch": str(torch), **judged}))
 

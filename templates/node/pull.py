@@ -170,26 +170,45 @@ def counting(directory, total):
     threading.Thread(target=count, daemon=True).start()
 
 
+STATUS = re.compile(r"\((\d{3}) [A-Z][\w ]{1,40}\)|\b(\d{3}) (?:Client|Server) Error")
+"""A status in words: those of Xet, which raises a RuntimeError, and of requests."""
+
+
 def kind(error):
-    """Return the kind of a failure. The library wraps the reason, so the whole chain of errors is checked."""
+    """Return the kind of a failure. The library wraps the reason, so the whole chain of errors is checked.
+
+    Xet, which downloads the files, raises a RuntimeError whose text alone says why.
+    """
     chain = []
     while error is not None and error not in chain:
         chain.append(error)
         error = error.__cause__ or error.__context__
     names = {base.__name__ for cause in chain for base in type(cause).__mro__}
+    text = " ".join(map(str, chain))[:20_000]
     statuses = {getattr(getattr(cause, "response", None), "status_code", None) for cause in chain}
-    text = " ".join(map(str, chain))
+    statuses |= {int(one or two) for one, two in STATUS.findall(text)}
     checks = (
         ("range", 416 in statuses or re.search(r"\b416\b", text)),
-        ("gated", "GatedRepoError" in names),
+        ("gated", "GatedRepoError" in names or re.search(r"gated repo|awaiting a review from the repo authors", text)),
         ("revision", "RevisionNotFoundError" in names),
         ("unknown", "RepositoryNotFoundError" in names),
-        ("denied", statuses & {401, 403}),
-        ("throttled", 429 in statuses),
-        ("disk", any(getattr(cause, "errno", None) == 28 for cause in chain) or "No space left" in text),
+        ("disabled", "DisabledRepoError" in names),
+        ("token", 401 in statuses),
+        ("denied", 403 in statuses),
+        ("throttled", 429 in statuses or "Too Many Requests" in text),
+        ("server", any(status and status >= 500 for status in statuses)),
+        (
+            "disk",
+            any(getattr(cause, "errno", None) == 28 for cause in chain) or re.search(r"No space left|os error 28", text),
+        ),
         ("name", "HFValidationError" in names),
-        ("directory", "PermissionError" in names),
-        ("unreachable", names & {"ConnectionError", "ConnectError", "TimeoutException", "Timeout", "ProxyError"}),
+        ("directory", "PermissionError" in names or re.search(r"Permission denied|Read-only file system", text)),
+        ("certificate", re.search(r"CERTIFICATE_VERIFY_FAILED|invalid peer certificate|UnknownIssuer", text)),
+        (
+            "unreachable",
+            names & {"ConnectionError", "ConnectError", "TimeoutException", "Timeout", "ProxyError"}
+            or re.search(r"dns error|error sending request|Request failed after \d+ retries|tcp connect error", text),
+        ),
     )
     return next((name for name, matches in checks if matches), "other")
 

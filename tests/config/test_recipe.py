@@ -77,7 +77,8 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
         "shm_gib": 16.0,
         "stop_grace_s": 60,
     }
-    assert loaded.probe.startup.model_dump() == {"stall_s": 180.0, "compile_stall_s": 300.0, "max_s": 1800.0}
+    limits = {"stall_s": 180.0, "compile_stall_s": 300.0, "max_s": 1800.0}
+    assert loaded.probe.startup.model_dump() == {**limits, "configuration": True}
     assert loaded.nodes == []
 
 

@@ -22,6 +22,8 @@ from sparkops.serving.memory.bound import bound
 from sparkops.serving.smoke import openai
 from sparkops.serving.smoke.coverage import planned
 from sparkops.serving.smoke.prompts import window_of
+from sparkops.serving.startup import causes
+from sparkops.serving.startup.explain import explain
 from tests.examples import IMAGE_ID, node, rank, recipe
 
 Captured = Callable[[str], str]
@@ -166,8 +168,8 @@ def test_a_failed_start_has_its_error_and_its_cause(captured: Captured, log: str
     lines = captured(f"{PREFIX}-{log}.log").splitlines()
 
     assert any(LOG.read(line).fatal for line in lines)
-    assert LOG.headline(lines) == headline
-    advice = LOG.cause(lines)
+    assert explain(lines, causes.of("llama-cpp")).root == headline
+    advice = explain(lines, causes.of("llama-cpp")).advice
     assert advice
     assert (advice.cause, bool(advice.step)) == (cause, True)
 

@@ -17,6 +17,8 @@ from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.names import Slot
 from sparkops.node.docker import commands, ranks
 from sparkops.serving.smoke import coverage
+from sparkops.serving.startup import causes
+from sparkops.serving.startup.explain import explain
 from tests.examples import INPUTS, RECIPE, node
 
 START = """\
@@ -160,10 +162,10 @@ def test_a_start_goes_through_its_stages_in_order() -> None:
 
 def test_a_failed_start_has_the_exception_and_its_cause() -> None:
     lines = FAILURE.splitlines()
-    advice = LOG.cause(lines)
+    advice = explain(lines, causes.of("sglang")).advice
 
     assert LOG.read(lines[0]).fatal
-    assert LOG.headline(lines) == lines[3]
+    assert explain(lines, causes.of("sglang")).root == lines[3]
     assert advice is not None
     assert advice.cause == "mem-fraction-static leaves no room for a KV cache beside the weights"
 
@@ -218,9 +220,9 @@ def test_a_captured_failure_has_its_error_and_its_cause(
     captured: Captured, log: str, headline: str, cause: str
 ) -> None:
     lines = captured(f"sglang-0.5.17-{log}.log").splitlines()
-    advice = LOG.cause(lines)
+    advice = explain(lines, causes.of("sglang")).advice
 
-    assert LOG.headline(lines).startswith(headline)
+    assert explain(lines, causes.of("sglang")).root.startswith(headline)
     assert (advice.cause if advice else "") == cause
 
 
@@ -271,7 +273,7 @@ def test_ranks_that_meet_are_a_stage() -> None:
     ],
 )
 def test_causes_are_known(line: str, cause: str) -> None:
-    advice = LOG.cause([line])
+    advice = explain([line], causes.of("sglang")).advice
 
     assert advice is not None
     assert advice.cause == cause

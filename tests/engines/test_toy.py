@@ -28,7 +28,8 @@ from sparkops.serving.memory.bound import bound
 from sparkops.names import Slot
 from sparkops.operator.fleet.network import environment
 from sparkops.config.release import Rank
-from sparkops.serving.startup.verdict import Line, Sample, Watch, advance
+from sparkops.serving.startup import causes
+from sparkops.serving.startup.verdict import Line, Sample, Watch, advance, explanation
 from sparkops.operator.status import starting
 from tests.examples import IMAGE_ID, node, rank, recipe, release
 
@@ -38,7 +39,7 @@ of = recipe(engine="toy", image=image, serve={"args": args})
 page = "toy:running 1\\ntoy:tokens_total 5\\n"
 sums = {"toy:running": 1.0, "toy:tokens_total": 5.0}
 lines = (Line(0.5, "toy loads"), Line(0.6, "toy gives up: RAM"))
-watch = advance(Watch(Startup(), ENGINES["toy"].log), Sample(1.0, lines))
+watch = advance(Watch(Startup(), ENGINES["toy"].log, tuple(causes.of("toy"))), Sample(1.0, lines))
 two = release(engine="toy", image=image, serve={"tensor_parallel": 2, "executor": "mp"})
 second = ranks.program(Rank(two, Slot.BLUE, "n2", 1), "/models", Seat("10.0.0.2", "10.0.0.1"))
 try:
@@ -59,7 +60,7 @@ print(json.dumps({
     "read": set(sums) <= set(load.METRICS),
     "stage": watch.stage,
     "failure": watch.failure,
-    "cause": watch.log.cause(watch.tail),
+    "cause": explanation(watch).advice,
     "starting": starting.stage("2026-11-21T00:17:39.184791030Z toy loads\\n"),
     "second": second.arguments[-2:],
     "address": environment.OWN_ADDRESS,

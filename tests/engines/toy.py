@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from sparkops.engines.causes import Cause
 from sparkops.engines.engine import EngineKind
 from sparkops.engines.figures import Figures
 from sparkops.engines.flags import READS, FlagFacts
 from sparkops.engines.launch import FlagForm, RankPlace, RankProgram
-from sparkops.engines.start_log import Stage, StartLog, known_cause
+from sparkops.engines.start_log import Stage, StartLog
 
 
 def join(place: RankPlace, alone: RankProgram) -> RankProgram:
@@ -31,7 +32,7 @@ TOY = EngineKind(
     log=StartLog(
         markers=((Stage.SERVING, re.compile("toy is ready")), (Stage.WEIGHTS, re.compile("toy loads"))),
         fatal=re.compile("toy gives up"),
-        causes=(known_cause("toy gives up: (.+)", "the toy lacks {}", "Give it {}."),),
+        causes=(Cause("toy gives up: (.+)", "the toy lacks {}", "Give it {}."),),
     ),
     env={"TOY_HOME": "/home/engine"},
     unable={"version": "the toy has no /version"},

@@ -20,7 +20,7 @@ from sparkops.engines import ENGINES, image_facts, metrics
 from sparkops.errors import SparkopsError
 from sparkops.gateway.facts import Worker, parse_gateway
 from sparkops.guard import messages
-from sparkops.guard.follow import advice, nccl_log
+from sparkops.guard.follow import nccl_log
 from sparkops.node import host
 from sparkops.node.docker import facts
 from sparkops.node.network import commands, firewall
@@ -38,7 +38,9 @@ from sparkops.operator.status import observation, starting
 from sparkops.operator.status.doctor import bundle, discovery
 from sparkops.operator.status.doctor.facts import parse_machine
 from sparkops.serving.smoke import garbage, prompts
-from sparkops.serving.startup.verdict import Line, Sample, Watch, advance
+from sparkops.serving.startup import causes
+from sparkops.serving.startup.explain import of_docker
+from sparkops.serving.startup.verdict import Line, Sample, Watch, advance, explanation
 from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.wire import WireError
@@ -58,10 +60,10 @@ class Parser:
 def log(engine: str, text: str) -> str:
     """Read a log as a guard does from the start of an engine to its failure. Returns what was understood."""
     lines = [line for _, line in facts.log_lines("\n".join(f"{STAMP} {line}" for line in text.split("\n")))]
-    watch = Watch(LIMITS, ENGINES[engine].log)
+    watch = Watch(LIMITS, ENGINES[engine].log, tuple(causes.of(engine)))
     watch = advance(watch, Sample(1.0, tuple(Line(1.0, line) for line in lines)))
     watch = advance(watch, Sample(2.0, running=False))
-    return f"{watch.text} {watch.failure} {watch.memory} {watch.log.cause(watch.tail)} {nccl_log.problem(lines, 2)}"
+    return f"{watch.text} {watch.failure} {watch.memory} {explanation(watch)} {nccl_log.problem(lines, 2)}"
 
 
 def compose(text: str) -> object:
@@ -83,7 +85,7 @@ PARSERS: Mapping[str, Parser] = {
     "terminal": Parser(terminal.visible),
     "metrics": Parser(metrics.parse),
     "steps of metrics": Parser(metrics.steps),
-    "errors of Docker": Parser(advice.of_docker),
+    "errors of Docker": Parser(of_docker),
     "progress of BuildKit": Parser(lambda text: buildkit.advance(buildkit.BuildProgress(), text)),
     "step of BuildKit": Parser(lambda text: buildkit.advance(buildkit.BuildProgress(), f"#1 [a 1/2] {text}")),
     "denied": Parser(build.DENIED.search),

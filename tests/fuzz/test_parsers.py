@@ -31,6 +31,8 @@ from sparkops.node.docker.places import CONTAINER
 from sparkops.operator.convert import other_tools
 from sparkops.operator.status import observation
 from sparkops.operator.status.doctor import bundle
+from sparkops.serving.startup import causes
+from sparkops.serving.startup.explain import explain
 from sparkops.swap import wire
 from sparkops.swap.journal import SCHEMA, Journal
 from sparkops.swap.orders import Order
@@ -187,7 +189,13 @@ def read_line(line: str) -> None:
 def test_a_log(lines: list[str]) -> None:
     for line in lines:
         holds(partial(read_line, line))
-    holds(lambda: (LOG.headline(lines), list(log_lines("\n".join(lines))), redact.document("\n".join(lines))))
+    holds(
+        lambda: (
+            explain(lines, causes.of("vllm")),
+            list(log_lines("\n".join(lines))),
+            redact.document("\n".join(lines)),
+        )
+    )
 
 
 FIGURES = st.sampled_from(["1.2.3", "--", "-.", ".", "9" * 5000, "\u0661", "1e9"])

@@ -176,6 +176,24 @@ class Trial:
         assert whole(self.pair, blue, ONE), ranks(self.pair)
         return f"refused after {refused.took_s:.1f} s: {refused.err.strip().splitlines()[-2].strip()}"
 
+    def taken_port(self) -> str:
+        """A program of node-1 has the port where the ranks would meet: known in seconds, nothing is stopped for it."""
+        blue = self.begin()
+        (active,) = {container.slot for container in self.pair.running()}
+        port = PORT + (2 if active == "blue" else 1) + 2
+        node = self.pair.nodes.node("node-1")
+        listen = f"import socket, time; s = socket.create_server(('0.0.0.0', {port})); time.sleep(600)"
+        node.exec("sh", "-c", f'nohup python3 -c "{listen}" >/dev/null 2>&1 &')
+        try:
+            refused = self.pair.deploy(*on(ONE, "--mode", "in-place", "--allow-downtime"), model__path=self.green())
+        finally:
+            node.exec("pkill", "-f", f"create_server.*{port}")
+        assert refused.code in (1, 5), refused.err
+        assert f"port {port} is in use" in refused.err, refused.err
+        assert f"sport = :{port}" in refused.err, refused.err
+        assert whole(self.pair, blue, ONE), ranks(self.pair)
+        return f"refused after {refused.took_s:.1f} s: {refused.err.strip().splitlines()[-2].strip()}"
+
     def struck(self, phase: Phase, blow: Callable[[Fleet], None], mend: Callable[[Fleet], None], cause: str) -> str:
         """While a green comes up on two other nodes, something befalls it in `phase`: blue serves on, alone."""
         blue = self.begin()

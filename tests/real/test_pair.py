@@ -58,3 +58,8 @@ def test_the_next_pair_takes_its_place_on_the_same_nodes(trial: Trial, cli: Cli,
 @pytest.mark.matrix
 def test_a_wrong_interface_is_found_before_anything_is_stopped(trial: Trial) -> None:
     trial.interface()
+
+
+@pytest.mark.matrix
+def test_a_taken_rendezvous_port_is_found_before_anything_is_stopped(trial: Trial) -> None:
+    trial.taken_port()

@@ -33,6 +33,11 @@ LLAMA_CPP = EngineKind(
     log=LOG,
     pins=(),
     aliases=False,
+    on_cpu={
+        **dict.fromkeys(("n-gpu-layers", "gpu-layers"), frozenset(map(str, range(99)))),
+        "device": frozenset({"none"}),
+        **dict.fromkeys(("cpu-moe", "n-cpu-moe", "n-cpu-ffn", "override-tensor"), frozenset()),
+    },
     gguf=True,
     unable={
         "version": "llama-server has no /version",

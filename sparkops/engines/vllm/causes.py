@@ -9,15 +9,8 @@ from __future__ import annotations
 import math
 import re
 
-from sparkops.engines.start_log import (
-    DISK_FULL,
-    Advice,
-    Cause,
-    known_cause,
-    no_gpu,
-    out_of_gpu_memory,
-    refused_arguments,
-)
+from sparkops.engines.causes import GIB, SIZE, TORCH, Advice, Cause, no_gpu, out_of_gpu_memory, refused_arguments
+from sparkops.engines.vllm import configuration
 
 TAKE_LESS = (
     "Lower gpu-memory-utilization (or kv-cache-memory-bytes), max-num-batched-tokens or max-num-seqs in serve.args, "
@@ -25,7 +18,7 @@ TAKE_LESS = (
 )
 
 
-def _too_little_free(match: re.Match[str]) -> Advice:
+def _too_little_free(match: re.Match[str], _: str) -> Advice:
     device, (free, total, share, needed) = match[1], map(float, match.groups()[1:])
     cause = f"{free:g} of {total:g} GiB are free on {device}; gpu-memory-utilization {share:g} reserves {needed:g} GiB"
     # Not free / total: if another process has the weights (0.32), the engine's budget is less than its share.
@@ -35,7 +28,7 @@ def _too_little_free(match: re.Match[str]) -> Advice:
     return Advice(cause, f"{step}{lower}.")
 
 
-def _window_too_large(match: re.Match[str]) -> Advice:
+def _window_too_large(match: re.Match[str], _: str) -> Advice:
     length, needed, free, fits = match.groups()
     cause = f"max-model-len {length} needs {needed} GiB of KV cache, and {free} GiB remain for it"
     lower = f"Set max-model-len to {fits} or less" if fits else "Lower max-model-len"
@@ -46,9 +39,8 @@ def _window_too_large(match: re.Match[str]) -> Advice:
 LACKING = re.compile(r"Available KV cache memory: -([\d.]{1,20}) GiB")
 
 
-def _no_cache(match: re.Match[str]) -> Advice:
-    # The log may lack the line, or end long after it: one expression over both would read what lies between again.
-    missing = LACKING.search(match.string, 0, match.start())
+def _no_cache(_: re.Match[str], before: str) -> Advice:
+    missing = LACKING.search(before)
     lacks = f" {missing[1]} GiB" if missing else ""
     cause = f"gpu-memory-utilization reserves{lacks} less than the model needs without a KV cache"
     more = f" so that it reserves{lacks} more, plus the KV cache" if lacks else ""
@@ -56,68 +48,186 @@ def _no_cache(match: re.Match[str]) -> Advice:
     return Advice(cause, step)
 
 
-GIB = r"(\d{1,9}(?:\.\d{1,9})?)"
-CAUSES: tuple[Cause, ...] = (
-    known_cause(
-        r"Insufficient space in /dev/shm",
-        "the container's shared memory is too small",
-        "Raise serve.shm_gib in the recipe.",
-    ),
-    known_cause(
-        r"[Aa]ddress already in use(?!\. Retrying)",
-        "another program uses the port",
-        "Find it with `ss -ltnp` on the node and stop it, or change serve.port.",
-    ),
-    (
-        (
-            rf"Free memory on device (\S{{1,64}}) \({GIB}/{GIB} GiB\) on startup is less than "
-            rf"(?:desired GPU memory utilization|the engine's budget[^(]{{0,64}}) \({GIB}, {GIB} GiB\)"
+NOT_CLEARLY_LESS = "|".join(
+    rf"{first}\d{{{more}}}\.\d\d GiB\. Available RAM: (?:[0-{first}]\d{{{more}}}|\d{{0,{more}}})\.\d\d GiB"
+    for first in range(1, 10)
+    for more in range(4)
+)
+MORE_THAN_FREE = rf"(?={NOT_CLEARLY_LESS})(\d{{1,4}}\.\d\d) GiB\. Available RAM: (\d{{1,4}}\.\d\d) GiB"
+"""Sizes of a checkpoint that are not clearly less than the free memory: as many digits or more, the first no "
+"smaller."""
+
+
+def _out_of_memory_at(frame: str, when: str, step: str) -> tuple[Cause, ...]:
+    """Return the causes where the memory ran out in a stage of the start, with figures and without.
+
+    `frame`: a line of the traceback that only this stage has.
+    """
+    source = f"{TORCH}; vllm/v1/worker/gpu_model_runner.py"
+    unless = r"[Aa]utotun|fall(?:ing)? ?back"
+    figures = (
+        rf"CUDA out of memory\. Tried to allocate ({SIZE})\. GPU \d{{1,9}} has a total capacity of ({SIZE}) "
+        rf"of which ({SIZE}) is free"
+    )
+    return (
+        Cause(
+            figures,
+            f"an allocation of {{0}} failed: {{2}} of the GPU's {{1}} were free {when}",
+            step,
+            source=source,
+            beside=frame,
         ),
-        _too_little_free,
+        Cause(
+            r"CUDA out of memory|CUDA [Ee]rror:? out of memory",
+            f"the GPU's memory ran out {when}",
+            step,
+            source=source,
+            unless=unless,
+            beside=frame,
+        ),
+    )
+
+
+CAUSES: tuple[Cause, ...] = (
+    Cause(
+        rf"Free memory on device (\S{{1,64}}) \({GIB}/{GIB} GiB\) on startup is less than "
+        rf"(?:desired GPU memory utilization|the engine's budget[^(]{{0,64}}) \({GIB}, {GIB} GiB\)",
+        source="vllm/v1/worker/utils.py",
+        explain=_too_little_free,
     ),
-    known_cause(
+    Cause(
         r"max_model_len \((\d{1,20})\) is greater than the derived max_model_len \(\w{1,64}=([\d.]{1,20})",
         "max-model-len {0} is more than the model's {1}",
         "Lower max-model-len in serve.args, or set VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 in serve.env to extend the context.",
+        source="vllm/config/model.py",
     ),
-    (
-        (
-            rf"max seq len \((\d{{1,20}})\), \({GIB} GiB KV cache is needed, which is larger than the available "
-            rf"KV cache memory \({GIB} GiB\)\."
-            r"(?: Based on the available memory, the estimated maximum model length is (\d{1,20}))?"
-        ),
-        _window_too_large,
+    Cause(
+        rf"max seq len \((\d{{1,20}})\), \({GIB} GiB KV cache is needed, which is larger than the available "
+        rf"KV cache memory \({GIB} GiB\)\."
+        r"(?: Based on the available memory, the estimated maximum model length is (\d{1,20}))?",
+        source="vllm/v1/core/kv_cache_utils.py",
+        explain=_window_too_large,
     ),
-    (
-        r"No available memory for the cache blocks",
-        _no_cache,
+    Cause(r"No available memory for the cache blocks", source="vllm/v1/core/kv_cache_utils.py", explain=_no_cache),
+    Cause(
+        r"Cannot auto-fit max_model_len: not enough GPU memory",
+        "the memory that gpu-memory-utilization reserves has no room for a KV cache of even one token beside the model",
+        "Raise gpu-memory-utilization in serve.args, lower max-num-batched-tokens or max-num-seqs, or use a smaller "
+        "model "
+        "or more nodes.",
+        source="vllm/v1/core/kv_cache_utils.py",
+    ),
+    Cause(
+        rf"Error in memory profiling\. Initial free memory {GIB}(?: GiB)?, current free memory {GIB}",
+        "another program on the node freed memory while vLLM measured how much it needs itself (free before: {0}, "
+        "after: "
+        "{1})",
+        "Deploy again when no other engine on the node starts or stops; kv-cache-memory-bytes in serve.args sets the "
+        "KV "
+        "cache without measuring.",
+        source="vllm/v1/worker/gpu_worker.py",
+    ),
+    Cause(
+        r"CUDA out of memory occurred when warming up (sampler|pooler)[^0-9]{0,64} with (\d{1,9}) dummy requests",
+        "the memory ran out when the {0} was warmed up with max-num-seqs = {1} requests: nothing is left beside "
+        "weights "
+        "and KV cache",
+        "Lower max-num-seqs or gpu-memory-utilization in serve.args.",
+        source="vllm/v1/worker/gpu_model_runner.py",
+    ),
+    Cause(
+        r"max_num_seqs \((\d{1,9})\) exceeds available Mamba cache blocks \((\d{1,9})\)",
+        "the memory has room for the states of {1} sequences, and max-num-seqs is {0}",
+        "Set max-num-seqs to {1} or less in serve.args, or raise gpu-memory-utilization.",
+        source="vllm/config/compilation.py",
+    ),
+    Cause(
+        r"CUDAGraphMode\.(\w{1,64}) is not supported with (\w{1,64}) backend",
+        "the attention backend {1} cannot be captured in CUDA graphs of the mode {0}",
+        "Set cudagraph_mode PIECEWISE in compilation-config of serve.args, or another attention-backend.",
+        source="vllm/config/compilation.py",
+    ),
+    Cause(
+        r"No valid cudagraph sizes after rounding|Can't determine cudagraph shapes that are both a multiple"
+        r"|customized max_cudagraph_capture_size|cudagraph_capture_sizes should contain at least one element"
+        r"|Maximum cudagraph size should be greater than or equal to 1",
+        "the sizes of CUDA graphs in compilation-config do not go with each other or with the speculative tokens",
+        "Remove cudagraph_capture_sizes and max_cudagraph_capture_size from compilation-config in serve.args, or "
+        "correct "
+        "num_speculative_tokens.",
+        source="vllm/config/compilation.py, vllm/config/vllm.py",
+    ),
+    Cause(
+        r"Timed out waiting for mmap file to reach (\d{1,20}) bytes",
+        "another worker of the node did not make the shared region of {} bytes for the offloaded KV cache: it ended, "
+        "or "
+        "/dev/shm is too small",
+        "Raise serve.shm_gib, or lower cpu_bytes_to_use of kv-transfer-config in serve.args.",
+        source="vllm/v1/kv_offload/cpu/shared_offload_region.py",
+        of_others=True,
+    ),
+    Cause(
+        r"CUDA [Ee]rror: out of memory",
+        "the host memory for the offloaded KV cache could not be pinned: it needs more than is free, and CUDA reports "
+        "that at its next call",
+        "Lower cpu_bytes_to_use of kv-transfer-config in serve.args or leave the offloading out, since host and GPU "
+        "share "
+        "the memory; or use a newer release.",
+        source="vllm/v1/kv_offload/cpu/gpu_worker.py",
+        beside=r"cudaHostRegister failed",
+    ),
+    *_out_of_memory_at(
+        r", in (?:capture_model|_capture_cudagraphs|profile_cudagraph_memory)$",
+        "while CUDA graphs were captured: weights and KV cache leave too little",
+        "Lower gpu-memory-utilization, or max_cudagraph_capture_size of compilation-config, in serve.args, or set "
+        "enforce-eager.",
+    ),
+    *_out_of_memory_at(
+        r", in (?:_?allocate_kv_cache(?:_tensors)?|initialize_kv_cache_tensors)$",
+        "when the KV cache was allocated: another program took memory after vLLM had measured it, or it was set too "
+        "large",
+        "Stop other programs on the node (sparkops stop), or lower gpu-memory-utilization or kv-cache-memory-bytes.",
+    ),
+    *_out_of_memory_at(
+        r"\.(?:embed_multimodal|get_multimodal_embeddings)\(",
+        "when the largest image or video was tried out that the arguments allow",
+        "Limit them with limit-mm-per-prompt (0 for a kind that nobody sends) or mm-processor-kwargs in serve.args, or "
+        "lower gpu-memory-utilization.",
+    ),
+    *_out_of_memory_at(
+        r", in profile_run$",
+        "in the trial run of the largest batch: weights and its activations need more than the node has",
+        "Lower max-num-batched-tokens or max-num-seqs in serve.args, stop other programs on the node, or use a smaller "
+        "model or more nodes.",
+    ),
+    *_out_of_memory_at(
+        r", in (?:load_model|load_weights|create_weights|process_weights_after_loading)$",
+        "while the weights were loaded: they do not fit beside what else uses the memory",
+        "Stop other programs on the node (sparkops stop), use a smaller or more quantized model (model.id), or spread "
+        "it "
+        "over nodes with serve.tensor_parallel.",
     ),
     *out_of_gpu_memory(TAKE_LESS),
-    no_gpu(r"Failed to infer device type"),
-    known_cause(
-        r"Unsupported ?PTX|cudaErrorUnsupportedPtxVersion",
-        "the image was built for a newer CUDA than the node's driver supports",
-        "Pin an older CUDA build in the recipe, or update the driver.",
+    Cause(
+        rf"Checkpoint size: {MORE_THAN_FREE}",
+        "the memory ran out while weights of {0} GiB were loaded: {1} GiB were available before, so that the load "
+        "swaps "
+        "or the kernel kills it",
+        "Stop other servers on the node (sparkops stop), raise its limit of memory, use a smaller model or more "
+        "nodes, or "
+        "leave safetensors-load-strategy out of serve.args.",
+        source="vllm/model_executor/model_loader/weight_utils.py",
+        quiet=True,
     ),
+    Cause(
+        r"Failed to infer device type",
+        "the torch in the image is a build for the CPU",
+        "Set image.torch.backend to a CUDA build such as cu130, or use an image whose torch has CUDA; then build.",
+        source="vllm/config/device.py",
+        beside=r"libtorch_cuda\.so: cannot open|\btorch[ =:]{1,3}[\d.]{1,12}\+cpu\b",
+    ),
+    no_gpu(r"Failed to infer device type", "vllm/config/device.py"),
+    *configuration.REFUSED,
     *refused_arguments("vLLM", "build a vLLM that accepts it"),
-    DISK_FULL,
-    # cuda-python up to 12.6 has its own cuda/bindings, which overwrite those of cuda-bindings.
-    known_cause(
-        r"module '(cuda\.bindings\.\w{1,64})' has no attribute",
-        "cuda-python overwrote {} of cuda-bindings with an older one in the image",
-        "Add cuda-python to image.remove of the recipe, or pin both to one version in image.override; lock the recipe "
-        "again if it has a lock; then build and deploy again.",
-    ),
-    # Of PyTorch's Inductor (captured with 0.32 on a CPU), and of Triton (triton/runtime/build.py).
-    known_cause(
-        r"InvalidCxxCompiler|Failed to find C compiler",
-        "the image has no C++ compiler, and the engine compiles code when it starts",
-        "Add g++ to image.apt, then build and deploy again.",
-    ),
-    # Last, because a start that fails for another reason may also lack an optional module.
-    known_cause(
-        r"ModuleNotFoundError: No module named '([\w.]{1,256})'",
-        "the image lacks a Python module that the engine imports",
-        "Add the package that has `{}` to image.packages, or remove it from image.remove; then build and deploy again.",
-    ),
 )
+"""What vLLM itself raises at a start, the most specific first."""

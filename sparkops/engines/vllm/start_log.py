@@ -48,16 +48,6 @@ FATAL = re.compile(
     r"|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use(?!\. Retrying)"
     r"|Engine core initialization failed|" + ARGUMENTS_REFUSED
 )
-# Prefixes of error lines by vLLM, Ray and torch: the name of the process, in color from Ray.
-PREFIX = re.compile(
-    r"(?:(?:\x1b\[\d{1,9}m)?\([\w-]{1,64} pid=\d{1,9}[^)]{0,128}\)(?:\x1b\[\d{1,9}m)? ?){0,4}(?:\[rank\d{1,9}\]: ?)?"
-    r"(?:ERROR [\d-]{1,16} [\d:]{1,16} \[[^]]{1,256}\] ?)?"
-)
-# Reports of a failure in another process or the core; the cause is in another line.
-ANNOUNCED = re.compile(
-    r"(EngineCore|WorkerProc) (failed|encountered)|(Engine core|WorkerProc) initialization failed"
-    r"|Worker failed with error|\(\w{1,64}\): ray::"
-)
 FIGURE = r"(-?\d{1,9}(?:\.\d{1,9})?)"
 WEIGHTS_LOADED = re.compile(r"Model loading took " + FIGURE + " GiB")
 CACHE_LEFT = re.compile(r"Available KV cache memory: " + FIGURE + " GiB")
@@ -68,8 +58,6 @@ LOG = StartLog(
     fatal=FATAL,
     causes=CAUSES,
     percent=SHARDS,
-    prefix=PREFIX,
-    announced=ANNOUNCED,
     weights_gib=WEIGHTS_LOADED,
     cache_gib=CACHE_LEFT,
     graphs_gib=GRAPHS_TAKEN,

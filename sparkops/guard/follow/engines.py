@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.command import Command, Completed
+from sparkops.config.recipe import Recipe
 from sparkops.engines.ray import TOKEN
 from sparkops.errors import CommandFailed, ConnectionLost, NodeError, NotReady, SparkopsError
-from sparkops.guard.follow import advice, nccl_log
+from sparkops.guard.follow import gpu_use, nccl_log
 from sparkops.guard.follow.filter import close_ports
 from sparkops.node.docker import commands, facts
 from sparkops.node.docker.facts import Container
@@ -24,8 +25,10 @@ from sparkops.node.streams import run_in_thread
 from sparkops.redact import redacted
 from sparkops.serving import engine_spec
 from sparkops.serving.engine_spec import EngineSpec
+from sparkops.serving.startup import causes
+from sparkops.serving.startup.explain import explain, of_docker
 from sparkops.swap.journal import Journal
-from sparkops.swap.model import RankSpec
+from sparkops.swap.model import Answer, RankSpec
 
 LOG_LINES, LOG_BYTES, LOG_CHARACTERS = 20_000, 8 * 2**20, 2**20
 """The end of a log that is read, and kept: a node that lacks memory must not read 20,000 long lines. The container has
@@ -36,6 +39,10 @@ SECRET_S = 3600.0
 INSPECT_S, HUNG_S = 3.0, 600.0
 """Longest wait for the inspect of one container, in the read of all and in a thread of its own. It takes milliseconds,
 but as long as the container starts, for example waits for a driver (github.com/moby/moby/issues/18848)."""
+ON_CPU = (
+    "check `gpu` of the node in the inventory and `nvidia-smi` there; a recipe that wants the CPU says so "
+    "(image.backend: cpu, or n-gpu-layers of llama.cpp)"
+)
 RECENT_S = 60.0
 """A stop that ended a container is asked for within seconds, where this guard runs all the time."""
 FRESH_S = 15.0
@@ -202,6 +209,29 @@ class Engines:
         step = "next: compare what `sparkops plan` derives for this node with `ibv_devinfo` and `show_gids` there"
         return f"{container.name}: {problem}\n{step}" if problem else ""
 
+    def gpu_problem(self, container: Container, recipe: Recipe) -> str:
+        """Return that a rank computes on the CPU though its recipe is for a GPU, and why; empty if it does not.
+
+        What cannot be read is no problem: an image may have no shell. Raises NodeError.
+        """
+        if not gpu_use.wanted(recipe):
+            return ""
+        with closing(Engine(self.node)) as engine:
+            lines = [*_lines(engine.log(container.name, since=container.started_at))]
+        problem = gpu_use.left_out(lines)
+        if not problem:
+            try:
+                listed = self.node.run(commands.inside(container.name, gpu_use.FILES)).stdout
+            except CommandFailed as failed:
+                self.log(f"{container.name}: unknown whether it uses the GPU: {reason(failed)}")
+                return ""
+            problem = "no process of it uses the GPU: it computes on the CPU" * (gpu_use.used(listed) is Answer.NO)
+        if not problem:
+            return ""
+        known = explain(lines, causes.of(recipe.engine), quiet=True).advice
+        told = [f"  likely cause: {known.cause}", f"next: {known.step}"] if known else [f"next: {ON_CPU}"]
+        return "\n".join([f"{container.name}: {problem}", *told])
+
     def create(self, rank: RankSpec) -> None:
         """Create the container of a rank, in place of a stopped one. Raises SparkopsError, ValueError."""
         spec = engine_spec.of(rank)
@@ -297,5 +327,5 @@ class Engines:
         try:
             return self.node.run(command)
         except CommandFailed as error:
-            cause, step = advice.of_docker(error.completed.last_lines) or ("", "")
+            cause, step = of_docker(error.completed.last_lines) or ("", "")
             raise CommandFailed(error.completed, cause=cause, next_step=step) from error

@@ -250,6 +250,7 @@ class Jobs:
             problem, files = report.failure, {"probe.json": json.dumps(report.as_json(), indent=2)}
             problem = self._taken(proven, passed=report.ok) or problem
         problem = problem or self.engines.network_problem(proven, ray=spec.ray)
+        problem = problem or self.engines.gpu_problem(proven, spec.parsed)
         now = self.engines.container(container)
         if now is None or now.started_at != proven.started_at:
             return

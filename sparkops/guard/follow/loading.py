@@ -14,6 +14,7 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.startup import Startup
 from sparkops.engines import ENGINES
 from sparkops.errors import ConnectionLost, NotReady, StartFailed
+from sparkops.foreign import escaped
 from sparkops.guard.follow.engine_port import EnginePort
 from sparkops.guard.follow.free_memory import read_total_gib
 from sparkops.guard.follow.start_watch import StartMonitor
@@ -23,11 +24,16 @@ from sparkops.node.http import session
 from sparkops.node.local import LocalNode
 from sparkops.node.member import Member
 from sparkops.serving.memory.relief import floor_gib
+from sparkops.serving.startup import causes
 from sparkops.serving.startup.estimate import Forecast
-from sparkops.serving.startup.verdict import MemorySample, Sample, Watch, advance, memory_csv
+from sparkops.serving.startup.verdict import MemorySample, Sample, Watch, advance, explanation, memory_csv
 from sparkops.swap.model import Answer
 
 POLL_S = 1.0
+OTHERS_S = 5.0
+"""Longest that a verdict waits that only shows the end of another rank, whose guard sees it within POLL_S."""
+SHOWN = 160
+"""Characters of each line that is shown of a log that nothing explains."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,8 @@ class Loading:
         )  # Docker's time lies ahead of a clock that was set back
         self.born_s = time.monotonic() - age_s
         log, floor = ENGINES[self.recipe.engine].log, floor_gib(self.recipe.swap.reserve_gib, read_total_gib())
-        self.watch = Watch(limits(self.recipe, self.container.rank), log, floor)
+        known = tuple(causes.of(self.recipe.engine))
+        self.watch = Watch(limits(self.recipe, self.container.rank), log, known, floor)
 
     def follow(self) -> Loaded | None:
         """Watch until the verdict; None if cancelled. While Docker cannot be read, no clock advances."""
@@ -129,10 +136,19 @@ class Loading:
         return self.watch.healthy or bool(before.failure) or ended
 
     def _verdict(self) -> Loaded:
+        """Return how the start ended. What only points to another rank waits: the other's reason is to come first."""
         watch = self.watch
         if watch.healthy:
             return Loaded(watch)
-        known = watch.log.cause(watch.tail)
+        found = explanation(watch)
+        if found.of_others and self.container.ranks > 1:
+            self.cancel.wait(OTHERS_S)
         lines = [f"{self.container.name} did not start: {watch.failure}"]
-        lines += [f"  likely cause: {known.cause}", f"next: {known.step}"] if known else []
+        if found.root and found.root not in watch.failure:
+            lines.append(f"  log: {found.root}")
+        if found.advice:
+            lines += [f"  likely cause: {found.advice.cause}", f"next: {found.advice.step}"]
+        elif watch.tail:
+            shown = (f"    {line[:SHOWN]}" for line in found.around(watch.tail))
+            lines += ["  the log around it; `sparkops history` names the file with all of it:", *map(escaped, shown)]
         return Loaded(watch, "\n".join(lines), {"memory.csv": memory_csv(self.memory)})

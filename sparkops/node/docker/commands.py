@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 from signal import SIGABRT, SIGINT, SIGKILL, SIGQUIT, SIGTERM
@@ -33,7 +33,7 @@ RIGHTS = (
     f"--pids-limit={PIDS}",
 )
 """Rights of a container that runs an image's own programs: an unprivileged user without a capability."""
-GATE_MEMORY = ("--memory=16g", "--memory-swap=16g")
+GATE_GIB = 16
 """Memory limit of a container that imports torch and vLLM to report their versions: it needs 2 to 4 GiB."""
 BUILDKIT = ("env", "DOCKER_BUILDKIT=1", "BUILDX_BUILDER=default")
 
@@ -257,10 +257,20 @@ def remove_image(name: str) -> Command:
     return docker("rmi", name)
 
 
-def check_image(image: str, script: bytes, *arguments: str) -> Command:
-    """Run a Python script inside an image as the engine's user, without network, and remove the container."""
-    options = ("--rm", "--interactive", "--network=none", *RIGHTS, *GATE_MEMORY, f"--env=HOME={runtime.HOME}")
+def check_image(image: str, script: bytes, *arguments: str, models: str = "", memory_gib: int = GATE_GIB) -> Command:
+    """Run a Python script inside an image as the engine's user, without network, and remove the container.
+
+    `models`: the node's model directory, which it sees as an engine does; empty for none. `memory_gib`: its limit.
+    """
+    limits = (f"--memory={memory_gib}g", f"--memory-swap={memory_gib}g", "--cpu-shares=64")  # an engine may serve
+    mounted = (f"--volume={models}:{MODELS}:ro",) if models else ()
+    options = ("--rm", "--interactive", "--network=none", *RIGHTS, *limits, f"--env=HOME={runtime.HOME}", *mounted)
     return docker("run", *options, "--entrypoint=python", image, "-", *arguments, timeout_s=600.0, stdin=script)
+
+
+def inside(container: str, argv: Sequence[str]) -> Command:
+    """Run a program in a container that runs."""
+    return Command(("docker", "exec", container, *argv), timeout_s=30.0)
 
 
 def read_file(image: str, path: str) -> Command:

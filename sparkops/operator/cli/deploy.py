@@ -15,11 +15,8 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.release import Release
 from sparkops.config.serve import Task
 from sparkops.engines import ENGINES
-from sparkops.errors import Busy, SparkopsError, UsageError
-from sparkops.node.progress import Event
+from sparkops.errors import SparkopsError, UsageError
 from sparkops.operator.build.gateway.image import Service
-from sparkops.operator.build.images import arguments
-from sparkops.operator.build.images.build import require_accepted
 from sparkops.operator.cli.images import make_hub, make_order
 from sparkops.operator.cli.intents import Options, conclude, leading_guard, plan_options
 from sparkops.operator.cli.named import load_fleet, load_recipe
@@ -40,12 +37,12 @@ from sparkops.operator.cli.options import (
 )
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data, data_json, say
-from sparkops.operator.deploy import fitting, leads, preview, sending
+from sparkops.operator.deploy import configuration, fitting, leads, preview, sending
 from sparkops.operator.deploy.agents import agents
 from sparkops.operator.deploy.memory.fit import Fit, lower
 from sparkops.operator.deploy.memory.report import as_json, lines
 from sparkops.operator.deploy.operation import Operation
-from sparkops.operator.deploy.plan import DeployOptions, Plan
+from sparkops.operator.deploy.plan import DeployOptions
 from sparkops.operator.deploy.preview import Draft
 from sparkops.operator.deploy.provision import missing, provision, ready_agents
 from sparkops.operator.fleet.connected import Connected, connect
@@ -275,7 +272,8 @@ def _swap(
                 changed = sending.difference_of(draft.state, release)
                 for line in changed.lines() if changed else ():
                     say(line)
-                _require_arguments(operation, release, draft.plan)
+                for line in _checked(operation, release, draft):
+                    say(line)
             if verbose and draft:
                 say(_plan_text(operation.connected, release, draft, verbose=True))
             draft = ready_agents(operation, leader, release.service, desired, draft, apply_gateway=apply_gateway)
@@ -297,19 +295,16 @@ def _behind_gateway(recipe: Recipe) -> Service:
     return Service(recipe.service, recipe.serve.port, tuple(recipe.serve.aliases))
 
 
-def _require_arguments(operation: Operation, release: Release, plan: Plan) -> None:
-    """Require that the engine accepts the recipe's arguments, which may have changed since the gate of its image.
+def _checked(operation: Operation, release: Release, draft: Draft | None) -> list[str]:
+    """Return what the engine says of its configuration, which it builds before anything stops; nothing without a plan.
 
-    While an engine loads on the node, the start itself judges them. Raises ImageRejected.
+    Raises NotReady where it refuses.
     """
-    asked = arguments.of(release.recipe, assets.load_parser(release.recipe.engine))
-    if asked is None:
-        return
-    member = operation.connected.members[plan.ranks[0].node]
-    try:
-        require_accepted(member, release.image, asked, operation.report, 0.0)
-    except Busy as busy:
-        operation.report(Event(member.name, f"arguments not checked before the start: {busy}"))
+    if draft is None:
+        return []
+    script = assets.load_parser(release.recipe.engine)
+    found = configuration.check(operation.connected, draft.plan, script, operation.report)
+    return [str(found)] if found else []
 
 
 def _show_swap(
@@ -327,12 +322,13 @@ def _show_swap(
             for change in agents.changes(connected, desired)
         ]
         draft = sending.dry_run(operation, leader, release, choices)
+        checked = _checked(operation, release, draft)
         if options.json:
             compared = changed.as_json() if changed else None
-            data_json({**_plan_json(release, draft), "difference": compared, "agents": changes})
+            data_json({**_plan_json(release, draft), "difference": compared, "agents": changes, "checks": checked})
         else:
             told = [_plan_text(connected, release, draft, verbose=verbose)] if draft else _nothing(state, release)
-            data("\n".join([*changes, *told]))
+            data("\n".join([*changes, *checked, *told]))
 
 
 def _nothing(state: ServiceState | None, release: Release) -> list[str]:

@@ -11,7 +11,7 @@ from sparkops.node import host
 from sparkops.node.docker.facts import Container, parse_container
 from sparkops.node.member import Member
 from sparkops.operator.build.weights import models
-from sparkops.operator.deploy.preconditions import Observed
+from sparkops.operator.deploy.preconditions import Observed, required_cuda
 from sparkops.operator.fleet.connected import Connected
 from sparkops.operator.fleet.guards import leases
 from sparkops.operator.fleet.network import preflight
@@ -46,6 +46,7 @@ def _observe(member: Member, release: Release) -> Observed:
         image=image["Id"] if image else None,
         tag=tag,
         installed=installed(image["Config"].get("Labels") or {}) if image else "",
+        requires=required_cuda(image["Config"].get("Env") or ()) if image else "",
     )
     try:
         observed = replace(observed, cordon=leases.cordon_of(member).reason)

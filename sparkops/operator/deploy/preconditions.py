@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sparkops.config.node import NodeConfig
@@ -23,6 +24,25 @@ from sparkops.serving.startup.estimate import Forecast
 from sparkops.swap.intents import kept
 from sparkops.swap.model import Deployment, RankSpec
 from sparkops.swap.trouble import UNCONFIRMED
+
+
+COMPILED_GIB = 1.0
+"""GiB of Docker's disk below which no engine is started: a compiler that meets a full disk ends the start. A choice."""
+CUDA_OF_DRIVER: Mapping[int, tuple[int, int]] = {
+    525: (12, 0), 530: (12, 1), 535: (12, 2), 545: (12, 3), 550: (12, 4), 555: (12, 5), 560: (12, 6),
+    565: (12, 7), 570: (12, 8), 575: (12, 9), 580: (13, 0), 590: (13, 1),
+}  # fmt: skip
+"""By branch of the driver: the newest CUDA that it has (NVIDIA's release notes of the CUDA Toolkit)."""
+REQUIRED = re.compile(r"NVIDIA_REQUIRE_CUDA=(?:\S{0,256} )?cuda>=(\d{1,3}\.\d{1,3})")
+IGNORED = re.compile(r"NVIDIA_DISABLE_REQUIRE=(?:1|true)", re.IGNORECASE)
+
+
+def required_cuda(env: Iterable[str]) -> str:
+    """Return the CUDA that an image requires of the driver by its variables, which NVIDIA's toolkit compares."""
+    variables = [*env]
+    if any(IGNORED.fullmatch(one) for one in variables):
+        return ""
+    return next((match[1] for one in variables if (match := REQUIRED.match(one))), "")
 
 
 @dataclass(frozen=True)
@@ -49,6 +69,8 @@ class Observed:
     cordon: str = ""
     cordon_error: SparkopsError | None = None
     tag: str = ""
+    requires: str = ""
+    """The CUDA that the image requires of the driver, such as 13.2; empty where it states none."""
     directory: ModelDirectory | None = None
 
 
@@ -128,6 +150,11 @@ def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator
         yield NotReady(rank.node, f"whether it is cordoned is unknown: {problem}", next_step=step)
     yield from unsuitable(rank, node)
     yield from (error for error in _missing(rank, node) if not (provided and isinstance(error, Lacking)))
+    yield from _too_old(rank, node)
+    free_gib = node.host.disk_free_gib
+    if free_gib is not None and free_gib < COMPILED_GIB:
+        problem = f"{free_gib:.1f} GiB are free on Docker's disk, expected {COMPILED_GIB:g} for what an engine compiles"
+        yield NotReady(rank.node, problem, next_step="sparkops prune; docker system df, on the node")
     if rank.index:
         return  # only rank 0 listens on ports of its own choosing
     owner = next((item for item in node.containers if item.running and item.port == rank.port), None)
@@ -145,6 +172,22 @@ def unsuitable(rank: Rank, node: Observed) -> Iterator[SparkopsError]:
         yield NotReady(rank.node, problem, next_step=step)
     else:
         yield from too_large(recipe, rank.node, node.host)
+
+
+def _too_old(rank: Rank, node: Observed) -> Iterator[NotReady]:
+    """Yield that the image needs a newer driver. NVIDIA's runtime refuses it at the start of the container.
+
+    Without that runtime a CUDA of the same major version starts, as NVIDIA's minor version compatibility says.
+    """
+    known = CUDA_OF_DRIVER.get(int(node.host.driver.partition(".")[0] or 0))
+    if not node.requires or known is None:
+        return
+    major, minor = map(int, node.requires.split("."))
+    if known >= (major, minor) or (known[0] == major and node.config.gpu != "runtime"):
+        return
+    problem = f"the image needs a driver for CUDA {node.requires}; driver {node.host.driver} has {known[0]}.{known[1]}"
+    step = "Use an image with an older CUDA (image.base or image.use), or update the driver and reboot."
+    yield NotReady(rank.node, problem, next_step=step)
 
 
 class Lacking(NotReady):

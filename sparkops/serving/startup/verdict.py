@@ -12,14 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sparkops.config.startup import Startup
+from sparkops.engines.causes import Cause
 from sparkops.engines.start_log import ReportedMemory, Stage, StartLog, fingerprint
 from sparkops.serving.memory import relief
+from sparkops.serving.startup.explain import Explanation, explain
 
 WINDOW_S = 30.0  # interval for CPU time and bytes read; half of the stall time if that is shorter
 CPU_MOVES = 5.0 / 30  # CPU seconds per second: compiling, tuning and graph capture are silent but busy
 READ_MOVES = 50_000_000 / 30  # bytes per second
-KEEP_LINES = 300  # the cause precedes the tracebacks of two processes
+KEEP_LINES = 1500  # the root precedes the tracebacks of several processes, and NCCL's lines
 KEEP_KNOWN = 5000
+EXITED = "its process exited"
 
 
 class Line(NamedTuple):
@@ -64,6 +67,8 @@ class Watch:
     limits: Startup
     log: StartLog
     """Of its engine."""
+    causes: tuple[Cause, ...] = ()
+    """Of its engine and of the layers below it."""
     floor_gib: float = 0.0
     low: tuple[float, ...] = ()
     """Available GiB of the node in the latest samples below `floor_gib`."""
@@ -96,8 +101,14 @@ def advance(watch: Watch, sample: Sample) -> Watch:
     watch = _check_memory(watch, sample)
     if sample.healthy:
         return replace(_reach(watch, Stage.SERVING, sample.at_s, sample.at_s), healthy=True, failure="")
-    failure = watch.log.headline(watch.tail) if watch.fatal else watch.failure or _failure(watch, sample)
+    failure = explanation(watch).root if watch.fatal else watch.failure or _failure(watch, sample)
     return replace(watch, failure=failure)
+
+
+def explanation(watch: Watch) -> Explanation:
+    """Return what the log says of the failure: its root, and its cause if that is known."""
+    quiet = not watch.fatal and not watch.failure.startswith(EXITED)
+    return explain(watch.tail, watch.causes, quiet=quiet)
 
 
 def _read_lines(watch: Watch, sample: Sample) -> Watch:
@@ -165,8 +176,8 @@ def _end(watch: Watch, sample: Sample) -> str:
     """Return how the process ended, with its last error unless the kernel killed it."""
     if sample.oom_killed:
         return f"its process was OOM-killed (stage: {watch.text})"
-    error = watch.log.headline(watch.tail)
-    return f"its process exited with code {sample.exit_code} (stage: {watch.text})" + (f": {error}" if error else "")
+    error = explain(watch.tail, watch.causes).root
+    return f"{EXITED} with code {sample.exit_code} (stage: {watch.text})" + (f": {error}" if error else "")
 
 
 def memory_csv(samples: Iterable[MemorySample]) -> str:

@@ -141,7 +141,7 @@ def test_an_accelerator_reaches_the_container_as_the_inventory_says(mode: dict[s
         (
             commands.check_image("t", b"print()"),
             "docker run --rm --interactive --network=none --user=10841:10841 --cap-drop=ALL"
-            " --security-opt=no-new-privileges --pids-limit=8192 --memory=16g --memory-swap=16g"
+            " --security-opt=no-new-privileges --pids-limit=8192 --memory=16g --memory-swap=16g --cpu-shares=64"
             " --env=HOME=/home/engine --entrypoint=python t -",
             600.0,
         ),

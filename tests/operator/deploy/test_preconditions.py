@@ -165,3 +165,47 @@ def test_nodes_whose_images_hold_different_packages_are_refused() -> None:
     [refused] = planning.differing(release(), {"n1": one, "n2": other})
     assert re.match(r"the nodes do not have the same packages in .*: n1: .*; n2: ", str(refused))
     assert refused.next_step.startswith("sparkops recipe lock q, ")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "requires", "driver", "problem"),
+    [
+        ("runtime", "13.2", "580.95.05", "driver for CUDA 13.2; driver 580.95.05 has 13.0"),
+        ("devices", "14.0", "580.95.05", "driver for CUDA 14.0; driver 580.95.05 has 13.0"),
+        ("devices", "13.2", "580.95.05", ""),
+        ("runtime", "13.0", "580.95.05", ""),
+        ("runtime", "12.9", "580.95.05", ""),
+        ("runtime", "13.2", "990.1", ""),
+        ("runtime", "13.2", "", ""),
+        ("runtime", "", "580.95.05", ""),
+    ],
+)
+def test_an_image_for_a_newer_driver_is_refused_before_docker_would(
+    gpu: str, requires: str, driver: str, problem: str
+) -> None:
+    """NVIDIA's runtime compares the version; without it a CUDA of the same major version starts."""
+    on = replace(observed(gpu=gpu, driver=driver), requires=requires)
+    found = [str(error) for error in find_obstacles(on, image={"torch": CUDA}, memory={"claim_gib": 1})]
+
+    assert [one for one in found if "driver" in one] == ([f"n1: the image needs a {problem}"] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("env", "required"),
+    [
+        (["PATH=/usr/bin", "NVIDIA_REQUIRE_CUDA=cuda>=13.2 brand=unknown,driver>=535,driver<536"], "13.2"),
+        (["NVIDIA_REQUIRE_CUDA=driver>=580 cuda>=13.0"], "13.0"),
+        (["NVIDIA_REQUIRE_CUDA=cuda>=13.2", "NVIDIA_DISABLE_REQUIRE=true"], ""),
+        (["CUDA_VERSION=13.2.0"], ""),
+        ([], ""),
+    ],
+)
+def test_an_image_states_the_cuda_that_its_driver_must_have(env: list[str], required: str) -> None:
+    assert planning.required_cuda(env) == required
+
+
+def test_an_engine_is_not_started_on_a_full_disk() -> None:
+    refused = problem(observed(disk_free_gib=0.4))
+
+    assert str(refused) == "n1: 0.4 GiB are free on Docker's disk, expected 1 for what an engine compiles"
+    assert refused.next_step == "sparkops prune; docker system df, on the node"

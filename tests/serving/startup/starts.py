@@ -34,7 +34,9 @@ class Start:
     @property
     def files(self) -> Sequence[Path]:
         """The log of each rank; the output of Docker is one file."""
-        own = [STARTS / f"{self.name}{ending}" for ending in (".log", ".txt") if (STARTS / f"{self.name}{ending}").exists()]
+        own = [
+            STARTS / f"{self.name}{ending}" for ending in (".log", ".txt") if (STARTS / f"{self.name}{ending}").exists()
+        ]
         return own or sorted(STARTS.glob(f"{self.name}.rank*.log"))
 
     @property

@@ -67,8 +67,21 @@ FAILURES: Mapping[str, tuple[str, str]] = {
         "the hub does not have this model, or hides it from this account",
         "Correct model.id, or pass --token-file.",
     ),
-    "denied": ("the hub refused access", GIVE_ONE),
-    "throttled": ("the hub refuses requests for now (429)", "Wait a few minutes, or pass --token-file."),
+    "disabled": ("the hub has disabled this model", "Use another repository: model.id of the recipe."),
+    "token": ("the hub wants a token, or does not accept this one (401)", GIVE_ONE),
+    "denied": (
+        "the hub refused access (403)",
+        f"Accept the model's conditions on its page, with the account of your token. {GIVE_ONE}",
+    ),
+    "throttled": (
+        "the hub refuses requests for now (429)",
+        "Wait a few minutes: each request until then prolongs it. A token (--token-file) has a higher limit.",
+    ),
+    "server": ("the hub has a fault of its own", "Wait, then run the command again: it continues."),
+    "certificate": (
+        "the node does not trust the certificate of the hub or of a proxy",
+        "Name the proxy's certificate in build.ca_certificates of the inventory, or use a mirror (--endpoint).",
+    ),
     "disk": ("the disk is too small", "Free space on the node: sparkops models list"),
     "file": ("the repository lacks a file", "Correct model.file of the recipe, or its revision."),
     "path": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sparkops import foreign
@@ -23,6 +23,9 @@ from sparkops.node.docker import commands, ranks
 KEY = f"{LABEL}arguments"
 """Label of an image: the digest of the arguments that its own parser has accepted."""
 ACCEPTED = "accepted by the parser of the image"
+MODEL_GIB = 4
+"""Memory limit of a check with the model's files: vLLM 0.32 took 1.3 GiB to import itself and read a configuration. On
+a Spark that is memory of the release that serves, so that a check that needs more is not made."""
 SEAT = Seat("10.0.0.2", "10.0.0.1")
 """Any two addresses: those of the ranks are known only on nodes, and no parser connects."""
 STEP = "Change or remove it, or name an image whose engine has it, then retry; layers that are complete are kept"
@@ -58,11 +61,15 @@ class Arguments:
         accepted = (labels or {}).get(KEY)
         return accepted is not None and accepted != self.digest
 
-    def command(self, image: str) -> Command:
-        """Return the command that asks the parser. Reads the image only: no model, no GPU, no network."""
+    def command(self, image: str, models: str = "") -> Command:
+        """Return the command that asks the parser, without GPU and network.
+
+        `models`: a node's model directory. With it, the engine also builds its configuration from the model's files.
+        """
         platform = "cpu" if self.recipe.backend == "cpu" else "cuda"
         words = (platform, json.dumps({self.recipe.name: self.lines}), json.dumps(self.env))
-        return commands.check_image(image, self.script, *words)
+        memory_gib = MODEL_GIB if models else commands.GATE_GIB
+        return commands.check_image(image, self.script, *words, models=models, memory_gib=memory_gib)
 
     def answer(self, printed: str) -> Answer:
         """Parse the output of the script. Raises ValueError for other text."""
@@ -71,7 +78,8 @@ class Arguments:
             if reason := judged["unjudged"].get(self.recipe.name):
                 return Answer(unjudged=str(reason))
             name = self.recipe.name
-            return Answer(str(judged["problems"][name]), tuple(map(str, judged["faults"].get(name, ()))))
+            steps = {str(step): str(said) for step, said in judged.get("steps", {}).get(name, {}).items()}
+            return Answer(str(judged["problems"][name]), tuple(map(str, judged["faults"].get(name, ()))), steps=steps)
         except (IndexError, KeyError, TypeError, AttributeError, ValueError):
             raise ValueError(f"expected one JSON object on the last line, got {printed[-500:]!r}") from None
 
@@ -79,7 +87,9 @@ class Arguments:
         """Return the words of the parser with file, line and field of each argument at fault."""
         read = overlay.read(self.recipe.file)
         overlay.apply(read, self.recipe.changes)
-        places = [self._place(flag) for flag in answer.faults] or [("serve", "args")]
+        named = [flag for flag in self.recipe.serve.args if answer.steps and flag.replace("-", "_") in answer.problem]
+        places = [self._place(flag) for flag in (*answer.faults, *named)]
+        places = places or [("model", "id") if answer.steps else ("serve", "args")]
         return "\n".join(str(read.fail(place, answer.problem)) for place in dict.fromkeys(places))
 
     def _place(self, flag: str) -> Location:
@@ -97,6 +107,8 @@ class Answer:
     faults: tuple[str, ...] = ()
     unjudged: str = ""
     """Why it could not judge; empty if it did. Such an image is not refused: its engine may start."""
+    steps: Mapping[str, str] = field(default_factory=dict)
+    """What the engine built from the model's files: each step, and why it could not be judged; empty without them."""
 
     @property
     def verdict(self) -> GateVerdict:

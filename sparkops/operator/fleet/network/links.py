@@ -5,7 +5,7 @@ Ports are read on the node, or named in the inventory. Subnets join them: they h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network
 from itertools import combinations
@@ -34,6 +34,12 @@ CROSSED = Kind(
 HALF_PORT = Kind(
     "HALF_PORT",
     "98 instead of 161 Gbit/s (tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35).",
+    Severity.WARNING,
+)
+
+LINK_LOCAL = Kind(
+    "LINK_LOCAL",
+    "169.254.0.0/16 is one network for every port, so that no address says which ports share a cable.",
     Severity.WARNING,
 )
 
@@ -96,18 +102,41 @@ def tcp_ports(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End]
             yield from (End(node, interface, address) for address in _global(interface.addresses))
 
 
-def half_ports(node: str, facts: NodeFabric, used: Collection[str]) -> Iterator[Finding]:
+def half_ports(
+    node: str, facts: NodeFabric, used: Collection[str], subnets: Collection[IPv4Network]
+) -> Iterator[Finding]:
     """Yield devices whose twin is up and not `used` (names of devices): NCCL measured 98 instead of 161 Gbit/s.
+
+    A twin with an address in one of `subnets`, which the links have, is a finding of its own.
 
     Source: tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35.
     """
     for device in facts.devices:
         for twin in facts.devices:
             twins = device.slot == twin.slot and device.slot and device.name in used and twin.name not in used
-            if twins and twin.active:
+            there = {one.network for interface in _interfaces(twin, facts) for one in interface.addresses}
+            if twins and twin.active and not there & {*subnets}:
                 problem = f"{device.name} is used without its twin {port_words(twin, twin.interface)}: half of the port"
                 step = f"Give {twin.interface} an address in its own subnet, at both ends."
                 yield HALF_PORT.at(node, problem, step)
+
+
+def link_local(facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
+    """Yield the nodes whose ports with a carrier have only link-local addresses, with the command for each."""
+    for node, known in facts.items():
+        for number, (interface, addresses) in enumerate(_with_carrier(known)):
+            if addresses and not _global(addresses):
+                problem = f"{interface.name} has only the link-local address {addresses[0].ip}"
+                host = int(addresses[0].ip) % 256 or 1  # another one on each node, whichever pair is looked at
+                command = f"sudo ip addr add 192.168.{100 + number}.{host}/24 dev {interface.name}"
+                yield LINK_LOCAL.at(node, problem, f"{command}; set it in the netplan file too")
+
+
+def _with_carrier(facts: NodeFabric) -> Iterator[tuple[Interface, Sequence[IPv4Interface]]]:
+    for device in facts.devices:
+        for interface in _interfaces(device, facts) if device.link_layer == ETHERNET and device.active else ():
+            if interface.up:
+                yield interface, interface.addresses
 
 
 def why_none(node: str, facts: NodeFabric) -> Iterator[str]:
@@ -258,12 +287,47 @@ def broken(link: Link, ends: Iterable[End], mtu: int) -> Iterator[Finding]:
 
 
 def _twins(link: Link, ends: Iterable[End]) -> Iterator[Finding]:
-    """Yield ports of one node in one network: the kernel answers for both through either of them."""
-    for one, two in combinations([end for end in ends if end.subnet == link.subnet], 2):
-        if one.node == two.node and one.interface.name != two.interface.name:
-            problem = f"{one} and {two} are both in {link.subnet}"
+    """Yield ports of one node in one network: the kernel answers for both through either of them.
+
+    The two halves of one port are one finding for all nodes, with a subnet for the second half at each.
+    """
+    known = [*ends]
+    shared = [
+        (one, two)
+        for one, two in combinations([end for end in known if end.subnet == link.subnet], 2)
+        if one.node == two.node and one.interface.name != two.interface.name
+    ]
+    halves = [(one, two) for one, two in shared if _halves(one, two)]
+    if halves:
+        one, two = halves[0]
+        also = f", as on {listed(first.node for first, _ in halves[1:])}" if halves[1:] else ""
+        second = _free_subnet(link.subnet, {end.subnet for end in known})
+        moved = (f"{end.node}: {_move(end, second)}" for _, end in halves)
+        problem = f"the two halves of one port, {one} and {two}, are both in {link.subnet}{also}"
+        yield SAME_SUBNET.at(one.node, problem, "\n".join([*moved, "Set it in the netplan files too."]))
+    for one, two in shared:
+        if not _halves(one, two):
             step = "Use one subnet for each cable, the same at both ends."
-            yield SAME_SUBNET.at(one.node, problem, step)
+            yield SAME_SUBNET.at(one.node, f"{one} and {two} are both in {link.subnet}", step)
+
+
+def _halves(one: End, two: End) -> bool:
+    """Return whether two ends are the two PCI functions of one port."""
+    return bool(one.device and two.device and one.device.slot and one.device.slot == two.device.slot)
+
+
+def _free_subnet(subnet: IPv4Network, taken: Collection[IPv4Network]) -> IPv4Network:
+    """Return the next network of this size that no port is in."""
+    size, first = subnet.num_addresses, int(subnet.network_address)
+    following = (IPv4Network((first + number * size, subnet.prefixlen)) for number in range(1, 65))
+    return next(network for network in following if network not in taken)
+
+
+def _move(end: End, subnet: IPv4Network) -> str:
+    host = int(end.address.ip) - int(end.subnet.network_address)
+    new = f"{subnet.network_address + host}/{subnet.prefixlen}"
+    name = end.interface.name
+    return f"sudo ip addr add {new} dev {name} && sudo ip addr del {end.address} dev {name}"
 
 
 def _mtu(link: Link, least: int) -> Iterator[Finding]:
@@ -279,7 +343,11 @@ def _mtu(link: Link, least: int) -> Iterator[Finding]:
 
 def alone(ends: Iterable[End], links: Iterable[Link]) -> Iterator[Finding]:
     """Yield ports that lead to no other node: a problem where the inventory names them, else a warning."""
-    used = {(end.node, end.interface.name) for link in links for end in link.ends}
+    joined = [*links]
+    used, subnets = (
+        {(end.node, end.interface.name) for link in joined for end in link.ends},
+        {one.subnet for one in joined},
+    )
     unused = [end for end in ends if (end.node, end.interface.name) not in used and (end.up or end.named)]
     lopsided = {end: other for end in unused for other in unused if _lopsided(end, other)}
     for end in unused:
@@ -287,7 +355,7 @@ def alone(ends: Iterable[End], links: Iterable[Link]) -> Iterator[Finding]:
             problem = f"{end.interface.name} has {end.address}, {other.node} {other.interface.name} has {other.address}"
             step = "Use the same prefix length at both ends, such as /24."
             yield SUBNET.at(end.node, problem, step)
-        else:
+        elif end.subnet not in subnets:  # else it shares a link's subnet with another port of its node
             problem = f"{end} reaches no other node over {end.subnet}"
             step = f"Give its other end an address in {end.subnet}, or leave it out of `fabric` in the inventory."
             severity = Severity.PROBLEM if end.named else Severity.WARNING

@@ -72,7 +72,8 @@ def examine(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], 
     roce = [end for end in ends if isinstance(end, End) and end.device]
     joined = links.find(roce, list(facts))
     if joined or wrong or not rules.allow_tcp:
-        findings = (*wrong, *_findings(joined, roce, rules.mtu), *links.crossed(joined), *_halves(joined, facts))
+        found = *wrong, *_findings(joined, roce, rules.mtu), *links.crossed(joined), *_halves(joined, facts)
+        findings = found if joined else (*found, *links.link_local(facts))
         return Survey(Transport.ROCE, joined, findings, reasons)
     plain = [end for node, node_facts in facts.items() for end in links.tcp_ports(node, node_facts, configs[node])]
     shared = (  # a bridge of each node alone, as Docker's, has the same address everywhere
@@ -92,7 +93,7 @@ def _findings(joined: Sequence[Link], ends: Sequence[End], mtu: int) -> Iterator
 def _halves(joined: Sequence[Link], facts: Mapping[str, NodeFabric]) -> Iterator[Finding]:
     for node in facts if joined else ():
         used = [end.device.name for link in joined for end in link.ends if end.device and end.node == node]
-        yield from links.half_ports(node, facts[node], used)
+        yield from links.half_ports(node, facts[node], used, {link.subnet for link in joined})
 
 
 def join(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig], rules: FabricRules) -> Fabric:
@@ -116,7 +117,10 @@ def _nothing(survey: Survey, nodes: str, rules: FabricRules) -> PlanRefused:
         return PlanRefused(
             f"no network joins {nodes}", next_step="Give both an IPv4 address in one subnet: ip -br addr"
         )
+    unset = [f"{found.node}: {found.next_step}" for found in survey.findings if found.code == links.LINK_LOCAL.code]
     step = "Give both ends of a cable addresses of one subnet, or set `fabric: {allow_tcp: true}` in the inventory."
+    if unset:  # a cable is there: TCP would go past it
+        step = "\n".join(unset)
     return PlanRefused(f"no RoCE between {nodes}: {'; '.join(survey.reasons)}", next_step=step)
 
 

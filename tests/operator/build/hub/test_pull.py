@@ -219,6 +219,10 @@ def test_an_image_without_the_library_is_told(tmp_path: Path, source: Path) -> N
     assert pull(tmp_path, library=False)[-1]["error"] == "library"
 
 
+XET = "Data processing error: CAS service error : Reqwest Error: HTTP status {}, domain: https://cas-server.xethub.hf.co/x"
+"""As Xet raises it: a RuntimeError without a response."""
+
+
 @pytest.mark.parametrize(
     ("name", "status", "text", "kind"),
     [
@@ -226,11 +230,25 @@ def test_an_image_without_the_library_is_told(tmp_path: Path, source: Path) -> N
         ("RuntimeError", None, "CAS error: 416 Range Not Satisfiable", "range"),
         ("GatedRepoError", 403, "", "gated"),
         ("RepositoryNotFoundError", 404, "", "unknown"),
-        ("", 401, "", "denied"),
+        ("", 401, "", "token"),
+        ("", 403, "", "denied"),
         ("", 429, "", "throttled"),
+        ("RuntimeError", None, XET.format("client error (429 Too Many Requests)"), "throttled"),
+        ("RuntimeError", None, XET.format("client error (401 Unauthorized)"), "token"),
+        ("RuntimeError", None, XET.format("client error (403 Forbidden)"), "denied"),
+        ("RuntimeError", None, XET.format("server error (503 Service Unavailable)"), "server"),
+        (
+            "RuntimeError",
+            None,
+            "CAS service error : ReqwestMiddleware Error: Request failed after 5 retries",
+            "unreachable",
+        ),
+        ("RuntimeError", None, "Data processing error: I/O error: Permission denied (os error 13)", "directory"),
+        ("OSError", None, "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed", "certificate"),
+        ("RuntimeError", None, "a model of 429 layers", "other"),
         ("ConnectionError", None, "refused", "unreachable"),
         ("OSError", None, "No space left on device", "disk"),
-        ("", 500, "", "other"),
+        ("", 500, "", "server"),
     ],
 )
 def test_a_failure_is_known_by_what_led_to_it(

@@ -139,14 +139,30 @@ def test_tcp_agrees_on_the_smaller_mtu_so_it_is_only_said(join: Callable[..., Fa
     assert fabric.links[0].mtu == 1500
 
 
-def test_twins_in_one_subnet(refuse: Refuse) -> None:
+def test_the_two_halves_of_a_port_in_one_subnet_are_one_finding_with_the_commands(refuse: Refuse) -> None:
+    one = spark(1, functions=port_1("192.168.100.10/24", "192.168.100.14/24"))
+    two = spark(2, functions=port_1("192.168.100.11/24", "192.168.100.15/24"))
+
+    assert refuse(one, two) == [
+        (
+            "a: the two halves of one port, rocep1s0f1 (enp1s0f1np1) 192.168.100.10 and roceP2p1s0f1 (enP2p1s0f1np1) "
+            "192.168.100.14, are both in 192.168.100.0/24, as on b",
+            "a: sudo ip addr add 192.168.101.14/24 dev enP2p1s0f1np1 && "
+            "sudo ip addr del 192.168.100.14/24 dev enP2p1s0f1np1\n"
+            "b: sudo ip addr add 192.168.101.15/24 dev enP2p1s0f1np1 && "
+            "sudo ip addr del 192.168.100.15/24 dev enP2p1s0f1np1\n"
+            "Set it in the netplan files too.",
+        )
+    ]
+
+
+def test_halves_of_one_node_move_to_a_subnet_that_no_port_has(refuse: Refuse) -> None:
     twins = spark(2, functions=port_1("192.168.100.11/24", "192.168.100.12/24"))
 
-    assert refuse(spark(1), twins)[0] == (
-        "b: rocep1s0f1 (enp1s0f1np1) 192.168.100.11 and roceP2p1s0f1 (enP2p1s0f1np1) 192.168.100.12 "
-        "are both in 192.168.100.0/24",
-        "Use one subnet for each cable, the same at both ends.",
-    )
+    problem, step = refuse(spark(1), twins)[0]
+
+    assert problem.startswith("b: the two halves of one port, ")
+    assert step.startswith("b: sudo ip addr add 192.168.102.12/24 dev "), "spark 1 has a port in 192.168.101.0/24"
 
 
 def test_a_port_without_a_cable_in_the_subnet_of_one_that_has_it(refuse: Refuse) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkops.engines.start_log import Advice
+from sparkops.engines.causes import Advice
 from sparkops.engines.vllm.causes import TAKE_LESS
-from sparkops.engines.vllm.start_log import LOG
-from sparkops.guard.follow import advice
+from sparkops.serving.startup import causes
+from sparkops.serving.startup.explain import explain, of_docker
 
 Captured = Callable[[str], str]
 STOP = "Stop the processes that use the memory (on the node: nvidia-smi, docker ps, free -g)"
@@ -60,12 +60,14 @@ NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasin
     ],
 )
 def test_the_cause_of_a_real_failure_has_its_figures(captured: Captured, log: str, cause: str, step: str) -> None:
-    assert LOG.cause(captured(f"vllm-0.23.0-cuda-{log}.log").splitlines()) == Advice(cause, step)
+    assert explain(captured(f"vllm-0.23.0-cuda-{log}.log").splitlines(), causes.of("vllm")).advice == Advice(
+        cause, step
+    )
 
 
 def test_an_image_without_a_compiler_is_the_cause(captured: Captured) -> None:
     """Seen with a finished image for the CPU, whose recipe does not say `enforce-eager`."""
-    found = LOG.cause(captured("vllm-0.32.0-cpu-no-compiler.log").splitlines())
+    found = explain(captured("vllm-0.32.0-cpu-no-compiler.log").splitlines(), causes.of("vllm")).advice
 
     assert found == Advice(
         "the image has no C++ compiler, and the engine compiles code when it starts",
@@ -75,7 +77,7 @@ def test_an_image_without_a_compiler_is_the_cause(captured: Captured) -> None:
 
 def test_two_packages_with_the_same_files_are_named_in_vllm_0_33(captured: Captured) -> None:
     """Seen on an H200: uv installed cuda-python 12.6.2.post1 beside cuda-bindings 13.5.0, and the gate passed."""
-    found = LOG.cause(captured("vllm-0.33.0-cuda-overwritten-module.log").splitlines())
+    found = explain(captured("vllm-0.33.0-cuda-overwritten-module.log").splitlines(), causes.of("vllm")).advice
 
     assert found is not None
     assert found.cause == "cuda-python overwrote cuda.bindings.runtime of cuda-bindings with an older one in the image"
@@ -91,7 +93,7 @@ def test_two_packages_with_the_same_files_are_named_in_vllm_0_33(captured: Captu
     ],
 )
 def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: str) -> None:
-    assert LOG.cause(captured(log).splitlines()) is None
+    assert explain(captured(log).splitlines(), causes.of("vllm")).advice is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
     ],
 )
 def test_a_known_line_has_a_cause_and_a_next_step(line: str, cause: str, step: str) -> None:
-    assert LOG.cause(["an earlier line", line, "a later line"]) == Advice(cause, step)
+    assert explain(["an earlier line", line, "a later line"], causes.of("vllm")).advice == Advice(cause, step)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_a_known_line_has_a_cause_and_a_next_step(line: str, cause: str, step: s
     ],
 )
 def test_any_other_line_has_none(line: str) -> None:
-    assert LOG.cause([line]) is None
+    assert explain([line], causes.of("vllm")).advice is None
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_any_other_line_has_none(line: str) -> None:
     ],
 )
 def test_a_gpu_that_docker_cannot_give_has_a_cause(captured: Captured, file: str, cause: str, command: str) -> None:
-    known = advice.of_docker(captured(file))
+    known = of_docker(captured(file))
 
     assert known
     assert known.cause == cause
@@ -201,7 +203,7 @@ def test_disabled_cdi_is_not_a_missing_toolkit() -> None:
     """The words of Docker 26 in NVIDIA/nvidia-container-toolkit#434."""
     message = 'docker: Error response from daemon: could not select device driver "cdi" with capabilities: [].'
 
-    known = advice.of_docker(message)
+    known = of_docker(message)
 
     assert known
     assert known.cause.startswith("CDI is disabled")
@@ -209,4 +211,4 @@ def test_disabled_cdi_is_not_a_missing_toolkit() -> None:
 
 
 def test_another_error_of_docker_has_none() -> None:
-    assert advice.of_docker("Error response from daemon: No such container: x") is None
+    assert of_docker("Error response from daemon: No such container: x") is None

@@ -1,0 +1,156 @@
+"""Why a start failed: the line that it began with, the known cause of that line, and the next step. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from sparkops.engines.causes import Advice, Cause
+from sparkops.serving.startup import root
+from sparkops.serving.startup.causes import DOCKER
+from sparkops.serving.startup.root import LOGGED, OTHERS, OWN, Candidate, Entry, Level
+
+CONTEXT = 20
+"""Lines around a root that nothing explains."""
+SHOWN = 500
+"""Characters of a root that are shown."""
+LAST = 60
+"""Lines at the end of a log in which a start that makes no progress says what it waits for."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a start failed, as far as its log says it."""
+
+    root: str = ""
+    """The line that the failure began with, without time and process; empty where the log shows no error."""
+    number: int | None = None
+    """Its place in the log."""
+    advice: Advice | None = None
+    of_others: bool = False
+    """Whether the log only shows that another rank or process has ended."""
+
+    def around(self, lines: Sequence[str]) -> Sequence[str]:
+        """Return the lines around the root; the last ones where the log shows no error."""
+        place = len(lines) - 1 if self.number is None else self.number
+        return [*root.around(lines, place, CONTEXT)]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A line that a cause of the catalogue explains."""
+
+    candidate: Candidate
+    cause: Cause
+    match: re.Match[str]
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def explain(lines: Sequence[str], causes: Iterable[Cause], *, quiet: bool = False) -> Explanation:
+    """Return why a start failed. `quiet`: it makes no progress or was killed, so that calm lines may tell why.
+
+    `causes`: those of the engine before those of the layers below it; of two for one line the first counts.
+    """
+    read, listed = root.entries(lines), [*causes]
+    found = root.candidates(read)
+    first = min(found, key=lambda one: one.order, default=None)
+    known = _first_known(read, found, listed)
+    if known and _explains(known, first):
+        return _explained(read, known)
+    silent = first is None or first.rank >= OTHERS
+    if (quiet or silent) and (waiting := _waiting(read, listed, stalled=quiet)):
+        return _explained(read, waiting)
+    if first is None:
+        return Explanation()
+    number = root.told(read, first.entry.number)
+    return Explanation(_shown(read[number]), number, None, first.rank == OTHERS)
+
+
+def of_docker(printed: str) -> Advice | None:
+    """Return the known cause in what a command of Docker printed; None if unknown."""
+    read = root.entries(printed.splitlines())
+    by_cause = ((cause, entry) for cause in DOCKER for entry in read)  # the lines of one error are one message
+    for cause, entry in by_cause:
+        for _, match in _matches(entry.text, read, (cause,)):
+            return cause.advice(match, printed)
+    return None
+
+
+def _explained(read: Sequence[Entry], known: _Known) -> Explanation:
+    entry = known.candidate.entry
+    before = "\n".join(one.text for one in read[: entry.number + 1])
+    return Explanation(_shown(entry), entry.number, known.cause.advice(known.match, before), known.cause.of_others)
+
+
+def _shown(entry: Entry) -> str:
+    return entry.text.strip()[:SHOWN]
+
+
+def _first_known(read: Sequence[Entry], found: Sequence[Candidate], causes: Sequence[Cause]) -> _Known | None:
+    """Return the first line whose cause is known; one about another process only where there is no other."""
+    by_number = {one.entry.number: one for one in found}
+    known = [
+        _Known(by_number.get(entry.number) or _of_message(entry, found), cause, match)
+        for entry in read
+        if _may_tell(entry, by_number)
+        for cause, match in _matches(entry.text, read, causes)
+    ]
+    order = lambda one: (one.candidate.followed, one.cause.of_others, one.candidate.entry.number)  # noqa: E731
+    return min(known, key=order, default=None)
+
+
+def _may_tell(entry: Entry, found: dict[int, Candidate]) -> bool:
+    """Return whether a line may tell a cause: a message, not a frame of a traceback, nor what was logged calmly."""
+    if entry.code or not entry.text.strip():
+        return False
+    return entry.number in found or entry.level in (Level.PLAIN, Level.ERROR)
+
+
+def _of_message(entry: Entry, found: Sequence[Candidate]) -> Candidate:
+    """Return a line of a longer message as a candidate, which is caught if the line before it is."""
+    before = next((one for one in reversed(found) if one.entry.number < entry.number), None)
+    near = before is not None and entry.number - before.entry.number < 40
+    return Candidate(entry, 1, bool(before and near and before.followed))
+
+
+def _matches(text: str, read: Sequence[Entry], causes: Iterable[Cause]) -> Iterator[tuple[Cause, re.Match[str]]]:
+    """Yield the first cause that matches a line."""
+    for cause in causes:
+        match = _compiled(cause.pattern).search(text)
+        if match is None or (cause.unless and _compiled(cause.unless).search(text)):
+            continue
+        if cause.beside and not any(_compiled(cause.beside).search(other.text) for other in read):
+            continue
+        yield cause, match
+        return
+
+
+def _explains(known: _Known, first: Candidate | None) -> bool:
+    """Return whether a known line explains the failure: none before it is an error of its own that is unknown.
+
+    A line whose process went on calmly was caught, and explains nothing.
+    """
+    if known.candidate.followed:
+        return False
+    if first is None or first.followed or known.candidate.entry.number <= first.entry.number:
+        return True
+    return first.rank > OWN or known.candidate.rank > OWN or known.candidate.chain == first.chain != 0
+
+
+def _waiting(read: Sequence[Entry], causes: Sequence[Cause], *, stalled: bool) -> _Known | None:
+    """Return the last line that says what a start waits for. Unless it has `stalled`, its process did nothing after."""
+    waits = [cause for cause in causes if cause.quiet]
+    later = set[str]()
+    for entry in reversed(read[-LAST:]):
+        for cause, match in _matches(entry.text, read, waits):
+            if stalled or entry.process not in later:
+                return _Known(Candidate(entry, LOGGED, followed=False), cause, match)
+        if entry.level is Level.CALM and not entry.text.startswith("NCCL "):
+            later.add(entry.process)
+    return None
