@@ -134,6 +134,14 @@ QUANTIZATION: tuple[Cause, ...] = (
         source="vllm/model_executor/model_loader/bitsandbytes_loader.py",
     ),
     Cause(
+        r"_C::(\w{1,64})\(\) expected at most 0 argument",
+        "the engine's kernels in this image were built without {} (an empty stub): they do not support this "
+        "quantization (FP8, FP4) on this device",
+        f"Remove quantization from serve.args, or {OTHER_CHECKPOINT} that needs no such kernel. {NEWER}, whose build "
+        f"has it.",
+        source="vllm/_custom_ops.py",
+    ),
+    Cause(
         r"fp8_e5m2 kv-cache is not supported with fp8 checkpoints",
         "the KV cache is set to the type fp8_e5m2, which this engine does not use with an FP8 checkpoint",
         "Set kv-cache-dtype in serve.args to fp8 (fp8_e4m3) or auto.",
@@ -328,8 +336,8 @@ def invalid_choice(engine: str) -> Cause:
     """Return the cause where argparse refuses a value that is none of a list."""
     return Cause(
         r": error: argument (?:-\w{1,8}/)?--([\w-]{1,64})(?:/[^:]{1,128})?: invalid choice: '?([^' ]{0,64})'? \(choose "
-        r"from (.{1,200})",
-        f"this {engine} has no {{0}} of the name {{1}}; it knows {{2}}",
+        r"from ('?[^,()' ]{1,40}'?(?:, '?[^,()' ]{1,40}'?){0,60})",
+        f"this {engine} does not know {{1}}, the value of {{0}}: it has no such name; it knows {{2}}",
         "Set {0} in serve.args to a name of this list.",
         source="argparse",
     )

@@ -30,14 +30,14 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         r"Unsupported model type: (\S{1,64})",
-        "this SGLang knows no reasoning parser of the name {}",
+        "this SGLang does not know the reasoning parser {}: it has none of that name",
         "Set reasoning-parser in serve.args to a name that SGLang has (such as qwen3, deepseek-r1), or remove it.",
         source="sglang/srt/parser/reasoning_parser.py",
         beside=r"[Rr]easoning",
     ),
     Cause(
         r"Unsupported tool_call_parser: (\S{1,64})",
-        "this SGLang knows no tool-call-parser of the name {}",
+        "this SGLang does not know the tool parser {}: it has none of that name",
         "Set tool-call-parser in serve.args to a name that SGLang has, or remove it.",
         source="sglang/srt/function_call/function_call_parser.py",
     ),

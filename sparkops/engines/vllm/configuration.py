@@ -23,14 +23,14 @@ PARSERS: tuple[Cause, ...] = (
     Cause(
         r"[Rr]easoning parser:? '?([\w.-]{0,64})'? (?:not found|is not registered|has not been registered)|invalid "
         r"reasoning parser: ([\w.-]{0,64})|reasoning_parser_name='?([\w.-]{1,64})'? has not been registered",
-        "this vLLM knows no reasoning parser of the name {0}{1}{2}",
+        "this vLLM does not know the reasoning parser {0}{1}{2}: it has none of that name",
         "Set reasoning-parser in serve.args to a name of the list in the message, or take a newer image (image.vllm).",
         source="vllm/reasoning/abs_reasoning_parsers.py",
     ),
     Cause(
         r"[Tt]ool parser:? '?([\w.-]{0,64})'? (?:not found|is not registered)|invalid tool call parser: "
         r"([\w.-]{0,64})|tool_parser:'?([\w.-]{1,64})'? which has not been registered",
-        "this vLLM knows no tool parser of the name {0}{1}{2}",
+        "this vLLM does not know the tool parser {0}{1}{2}: it has none of that name",
         "Set tool-call-parser in serve.args to a name that this vLLM has (`vllm serve --help=tool-call-parser`), or "
         "take a newer image (image.vllm).",
         source="vllm/tool_parsers/abstract_tool_parser.py",
@@ -81,6 +81,14 @@ PARSERS: tuple[Cause, ...] = (
     ),
 )
 SPECULATION: tuple[Cause, ...] = (
+    Cause(
+        r"Value error, Invalid repository ID or local directory specified: '([^']{1,256})'",
+        "the directory of the draft model, {}, does not exist in the container or has no config.json",
+        "Fetch the draft model with `sparkops models pull`, and correct model.draft or the path in speculative-config "
+        "of serve.args (/models/ and the draft's path).",
+        source="vllm/transformers_utils/config.py",
+        beside=r"validation errors? for SpeculativeConfig",
+    ),
     Cause(
         r"Target and draft model should have the same vocabulary size\. Target model vocab_size=(\d{1,9})\. Draft "
         r"model vocab_size=(\d{1,9})",
@@ -351,8 +359,9 @@ ARGUMENTS: tuple[Cause, ...] = (
     ),
     Cause(
         r"VLLM_PORT '([^']{1,128})' (?:appears to be a URI|must be a valid integer)",
-        "the environment variable VLLM_PORT has the value {}, which is no port",
-        "Correct or remove VLLM_PORT in serve.env.",
+        "the environment variable VLLM_PORT has the value {}, an address (URI) or text in place of a number, as "
+        "Kubernetes sets it for a service of the name vllm",
+        "Set VLLM_PORT in serve.env to a number, or remove it; do not name a Kubernetes service vllm.",
         source="vllm/envs.py",
     ),
     Cause(
@@ -362,12 +371,39 @@ ARGUMENTS: tuple[Cause, ...] = (
         source="vllm/envs.py",
     ),
     Cause(
-        r"^ValueError: invalid literal for int\(\) with base 10: '([^']{0,64})'|^ValueError: could not convert string "
-        r"to float: '([^']{0,64})'",
-        "an environment variable of vLLM has the value {0}{1}, which is no number",
-        "Correct or remove the VLLM_ variables in serve.env; the traceback names the one.",
+        r"(?:^ValueError: |Value error, )(?:invalid literal for int\(\) with base 10: '([^']{0,64})'|could not convert "
+        r"string to float: '([^']{0,64})')",
+        "an environment variable of vLLM has the value {0}{1}, and the setting must be a number",
+        "Correct or remove the VLLM_ variables in serve.env (such as VLLM_CPU_KVCACHE_SPACE) that shall be a number; "
+        "the traceback names the one.",
         source="vllm/envs.py",
-        beside=r"vllm/envs\.py",
+        beside=r"vllm/envs\.py|validation error for \w{1,32}Config",
+    ),
+    Cause(
+        r"No such file or directory:? '?([^']{0,256})/(?:counter|gauge\w{0,16}|histogram|summary)_\d{1,9}\.db",
+        "PROMETHEUS_MULTIPROC_DIR names the folder {}, which does not exist in the container",
+        "Remove PROMETHEUS_MULTIPROC_DIR from serve.env, or name a folder that exists in the image.",
+        source="prometheus_client/mmap_dict.py",
+    ),
+    Cause(
+        r"libgomp: Thread creation failed: Invalid argument",
+        "the threads of a worker are bound to CPU cores that the node or its container does not have",
+        "Correct or remove VLLM_CPU_OMP_THREADS_BIND (OMP_PLACES, GOMP_CPU_AFFINITY) in serve.env.",
+        source="libgomp (team.c)",
+    ),
+    Cause(
+        r"Resource temporarily unavailable \(src/thread\.cpp",
+        "the container may not start another thread or process: its limit of processes (pids, nproc) is reached",
+        "Raise the limit of pids of Docker and its nproc on the node (default-ulimits, --pids-limit), or stop other "
+        "containers; then deploy again.",
+        source="zmq (src/thread.cpp)",
+    ),
+    Cause(
+        r"No such file or directory:? '?([^']{1,256}\.ya?ml)'",
+        "the file that config in serve.args names, {}, does not exist in the container",
+        "Remove config from serve.args and write its keys there, or correct its path.",
+        source="vllm/utils/argparse_utils.py",
+        beside=r"load_config_file|argparse_utils",
     ),
     Cause(
         r"[Ww]orld size \((\d{1,6})\) is larger than the number of available GPUs \((\d{1,6})\)",
@@ -517,6 +553,15 @@ ARGUMENTS: tuple[Cause, ...] = (
     ),
 )
 PORT: tuple[Cause, ...] = (
+    Cause(
+        r"^PermissionError: \[Errno 13\] (?:Permission denied$|error while attempting to bind)|\[Errno 13\] error "
+        r"while attempting to bind on address",
+        "the server may not bind its port: ports below 1024 are only for root (privileged), and it runs as another "
+        "user",
+        "Set serve.port to 1024 or more, and remove port from serve.args.",
+        source="vllm/entrypoints/launcher.py, uvicorn",
+        beside=r"sock\.bind|attempting to bind",
+    ),
     Cause(
         r"\[Errno 98\] error while attempting to bind on address \('?([^',]{1,64})'?, (\d{1,6})\)|^OSError: \[Errno "
         r"98\] (?:Address already in use)",

@@ -228,7 +228,7 @@ class Engines:
             problem = "no process of it uses the GPU: it computes on the CPU" * (gpu_use.used(listed) is Answer.NO)
         if not problem:
             return ""
-        known = explain(lines, causes.of(recipe.engine), quiet=True).advice
+        known = explain(lines, causes.of(recipe.engine), stalled=True).advice
         told = [f"  likely cause: {known.cause}", f"next: {known.step}"] if known else [f"next: {ON_CPU}"]
         return "\n".join([f"{container.name}: {problem}", *told])
 

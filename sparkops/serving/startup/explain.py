@@ -52,10 +52,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def explain(lines: Sequence[str], causes: Iterable[Cause], *, quiet: bool = False) -> Explanation:
-    """Return why a start failed. `quiet`: it makes no progress or was killed, so that calm lines may tell why.
+def explain(
+    lines: Sequence[str], causes: Iterable[Cause], *, stalled: bool = False, served: bool = False
+) -> Explanation:
+    """Return why a start failed. `causes`: those of the engine before those of the layers; the first for a line counts.
 
-    `causes`: those of the engine before those of the layers below it; of two for one line the first counts.
+    `stalled`: it makes no progress or was killed, so that calm lines may tell why. `served`: it had become ready before,
+    so that what it once waited for explains nothing.
     """
     read, listed = root.entries(lines), [*causes]
     found = root.candidates(read)
@@ -64,7 +67,7 @@ def explain(lines: Sequence[str], causes: Iterable[Cause], *, quiet: bool = Fals
     if known and _explains(known, first):
         return _explained(read, known)
     silent = first is None or first.rank >= OTHERS
-    if (quiet or silent) and (waiting := _waiting(read, listed, stalled=quiet)):
+    if (stalled or (silent and not served)) and (waiting := _waiting(read, listed, stalled=stalled)):
         return _explained(read, waiting)
     if first is None:
         return Explanation()
@@ -144,7 +147,10 @@ def _explains(known: _Known, first: Candidate | None) -> bool:
 
 
 def _waiting(read: Sequence[Entry], causes: Sequence[Cause], *, stalled: bool) -> _Known | None:
-    """Return the last line that says what a start waits for. Unless it has `stalled`, its process did nothing after."""
+    """Return the last line that says what a start waits for.
+
+    A calm one tells nothing of a start that ended later, unless its process did nothing else.
+    """
     waits = [cause for cause in causes if cause.quiet]
     later = set[str]()
     for entry in reversed(read[-LAST:]):

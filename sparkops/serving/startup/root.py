@@ -30,15 +30,16 @@ PREFIXES = re.compile(
     r"(?P<python>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)\b[\]:]{0,2}"
     r"(?: [\w.]{1,64}:\d{1,6} --| -)?[ \t]{0,4}"
     r"|(?P<uvicorn>INFO|WARNING|ERROR|CRITICAL):[ \t]{1,10}"  # uvicorn
+    r"|(?P<said>warn(?:ing)?): "  # llama.cpp, compilers
     r"|\d{1,9}\.\d\d\.\d{3}\.\d{3} (?P<llama>[DIWE]) (?:(?:srv|slot|cmn|spec|que|res) {1,16})?"  # llama.cpp
 )
 """What stands before the text of a line: the process, its rank, the time, the level."""
 MOST_PREFIXES = 6
 
 
-OWN, LOGGED, INTRODUCTION, OTHERS, WORDS = range(5)
-"""How much a line says of the root: an error of its own; one that was only logged; what introduces one; the report of a
-failure elsewhere; words that sound like an error."""
+OWN, LOGGED, INTRODUCTION, WORDS, OTHERS = range(5)
+"""How much a line says of the root: an error of its own; one that was only logged; what introduces one; words that sound
+like an error; the report of a failure elsewhere."""
 
 
 class Level(IntEnum):
@@ -63,7 +64,7 @@ HEADLINE = re.compile(
 EXCEPTION = re.compile(r"(?:\w{1,64}\.){0,8}[A-Z]\w{0,64}(?:Error|Exception|Exit|OutOfResources)(?:\(\w{1,64}\))?: ?\S")
 TRACEBACK = re.compile(r"(?:\|? ?\+?.{0,8}Exception Group )?Traceback \(most recent call last\):")
 SIGNALS = re.compile(
-    r"NCCL WARN "
+    r"NCCL WARN (?!.{0,128}(?:GID table changed|[Nn]on.?fatal|async event|port active|client reregistration))"
     r"|\b(?:ptxas|nvcc|nvlink|cicc) {0,4}(?:fatal|error)\b"
     r"|: (?:fatal )?error(?: #\d{1,6})?: |: fatal error$|^(?:c\+\+|cc1plus|gcc|g\+\+|ld|collect2): "
     r"|\): error(?: #[\w-]{1,16})?: |: undefined (?:reference|symbol)|: No space left on device"
@@ -74,12 +75,11 @@ SIGNALS = re.compile(
     r"|version `[\w.]{1,32}' not found"
     r"|^GGML_ASSERT|ggml_abort|GGML_ASSERT\(|^CUDA error|: CUDA error|^sparkops: (?!all |.{1,64} joins)"
     r"|^LLVM ERROR|: line \d{1,6}: |^[^:]{1,256}: (?:not found|Permission denied)$|Hunk #\d{1,4} FAILED"
-    r"|error loading model|^OpenBLAS |^python\d?: |^/usr/bin/python[\d.]{0,4}: |^what\(\): "
+    r"|error loading model|^OpenBLAS |^libgomp: |^python\d?: |^/usr/bin/python[\d.]{0,4}: |^what\(\): "
 )
 """Lines without a level that report an error of their own: compilers, the C library, NCCL, the shell."""
 INTRODUCES = re.compile(
-    r"^FAILED: |^ninja: (?!no work)|^Process \w{1,64}(?:[-:]\d{1,9})?:$"
-    r"|^terminate called|^Fatal Python error: "
+    r"^FAILED: |^ninja: (?!no work)|^terminate called|^Fatal Python error: "
 )
 """What introduces an error, and says little of it."""
 ELSEWHERE = re.compile(
@@ -88,7 +88,7 @@ ELSEWHERE = re.compile(
     r"(?: \w{1,32})? (?:failed|encountered|initialization failed|hit an exception|died|process)"
     r"|[Ss]ee (?:root cause|stack trace|the) above|See root cause|[Rr]eceived sigquit|SIGQUIT received"
     r"|Initialization failed|Worker failed with error|Executor failed|EngineDeadError|engine core proc"
-    r"|Worker proc \S{1,64} died|died unexpectedly"
+    r"|Worker proc \S{1,64} died|died unexpectedly|died with exit code"
     r"|ActorDiedError|The actor died|ActorUnavailableError|RayTaskError|ray::\w"
     r"|KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|EOFError|Process group watchdog"
     r"|scheduler died|crashed with exit code|exit code: -?\d|Rank \d{1,9} (?:scheduler )?died|leaked \w{1,32} objects"
@@ -105,6 +105,8 @@ WEAK = re.compile(
     r"|unsupported|not supported|unknown|refused|denied|timed out|timeout|killed|aborted|error)\b"
 )
 """Words of a line that reports an error where no other line does."""
+ENOUGH = 5
+"""Calm lines of whatever process after which a line of an unknown process counts as caught."""
 EXPLICIT = "The above exception was the direct cause of the following exception"
 IMPLICIT = "During handling of the above exception, another exception occurred"
 LOOKUPS = re.compile(r"(?:\w{1,64}\.){0,4}(?:KeyError|AttributeError|IndexError|StopIteration)\b")
@@ -138,7 +140,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A line that may be the root. `rank`: OWN to WORDS."""
+    """A line that may be the root. `rank`: OWN to OTHERS."""
 
     entry: Entry
     rank: int
@@ -189,9 +191,11 @@ def _entry(number: int, line: str) -> tuple[Entry, bool]:
         text = text[match.end() :]
         found = match.groupdict()
         processes += [name.strip() for key in ("process", "worker", "sglang") if (name := found[key])]
-        stated = next((found[key] for key in ("c10", "raylet", "vllm", "python", "uvicorn", "llama") if found[key]), "")
+        stated = next(
+            (found[key] for key in ("c10", "raylet", "vllm", "python", "uvicorn", "llama", "said") if found[key]), ""
+        )
         begins = begins or found["sglang"] is not None
-        level = LEVELS.get(stated[:1], level) if stated else level
+        level = LEVELS.get(stated[:1].upper(), level) if stated else level
     if text.startswith("NCCL INFO"):
         level = Level.CALM
     elif begins and level is Level.PLAIN:  # SGLang prints no level
@@ -201,27 +205,21 @@ def _entry(number: int, line: str) -> tuple[Entry, bool]:
 
 def candidates(read: Sequence[Entry]) -> list[Candidate]:
     """Return the lines that may be the root, in the order of the log."""
-    calm = _last_calm(read)
-    chains = _chains(read)
+    chains, calm = _chains(read), [entry for entry in read if _at_work(entry)]
+    last = {entry.process: entry.number for entry in calm}
+    some = calm[-ENOUGH].number if len(calm) >= ENOUGH else -1
     found = []
     for entry in read:
         if (rank := _rank(entry, chains)) is not None:
-            after = calm.get(entry.process, -1) if entry.process else max(calm.values(), default=-1)
+            after = last.get(entry.process, -1) if entry.process else some
             found.append(Candidate(entry, rank, after > entry.number, chains.get(entry.number, 0)))
     return found
 
 
-def _last_calm(read: Sequence[Entry]) -> dict[str, int]:
-    """Return by process the number of the last line that shows it at work."""
-    return {
-        entry.process: entry.number
-        for entry in read
-        if entry.level is Level.CALM
-        and not entry.text.startswith("NCCL ")
-        and not entry.code
-        and not SHUTTING_DOWN.search(entry.text)
-        and not _is_error(entry.text)
-    }
+def _at_work(entry: Entry) -> bool:
+    """Return whether a line shows its process at work."""
+    ends = entry.code or SHUTTING_DOWN.search(entry.text) or _is_error(entry.text)
+    return entry.level is Level.CALM and not entry.text.startswith("NCCL ") and not ends
 
 
 def _is_error(text: str) -> bool:
@@ -267,7 +265,8 @@ def _rank(entry: Entry, ends: dict[int, int]) -> int | None:
     if not (ended or signal or EXCEPTION.match(text) or entry.level is Level.ERROR):
         if INTRODUCES.search(text):
             return INTRODUCTION
-        return WORDS if entry.level is Level.PLAIN and WEAK.search(text) else None
+        weak = entry.level is Level.PLAIN and WEAK.search(text) and not ELSEWHERE.search(text)
+        return WORDS if weak else OTHERS if entry.level is Level.PLAIN and ELSEWHERE.search(text) else None
     if INTRODUCES.search(text):
         return INTRODUCTION
     if ELSEWHERE.search(text):

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sparkops.engines import ENGINES
+from sparkops.engines.start_log import Stage
 from sparkops.serving.startup import causes
 from sparkops.serving.startup.explain import Explanation, explain, of_docker
 from tests.serving.startup import starts
@@ -44,9 +46,9 @@ def judge(start: Start) -> Verdict:
     if start.truth["engine"] == DOCKER:
         known = of_docker(start.files[0].read_text())
         return Verdict(start, "", *(known or ("", "")))
-    quiet = start.truth.get("ends", "exit") != "exit"
-    read = [(lines, explain(lines, causes.of(start.truth["engine"]), quiet=quiet)) for lines in _logs(start)]
-    lines, found = min(read, key=lambda one: (one[1].of_others, one[1].number is None, one[1].advice is None))
+    stalled = start.truth.get("ends", "exit") != "exit"
+    read = [(lines, _explained(start, lines, stalled=stalled)) for lines in _logs(start)]
+    lines, found = min(read, key=lambda one: (one[1].number is None, one[1].of_others, one[1].advice is None))
     line = "" if found.number is None else lines[found.number]
     return Verdict(start, line, *(found.advice or ("", "")))
 
@@ -59,9 +61,15 @@ def verdicts(half: str, kind: str = "failed") -> Iterator[Verdict]:
     return (judge(start) for start in starts.load() if start.half == half and start.truth["kind"] == kind)
 
 
+def _explained(start: Start, lines: list[str], *, stalled: bool = False) -> Explanation:
+    engine = start.truth["engine"]
+    served = any(ENGINES[engine].log.read(line).stage is Stage.SERVING for line in lines)
+    return explain(lines, causes.of(engine), stalled=stalled, served=served)
+
+
 def explained(start: Start) -> list[Explanation]:
     """Return what would be said of a good start, as if it had failed: nothing may be a cause."""
-    return [explain(lines, causes.of(start.truth["engine"])) for lines in _logs(start)]
+    return [_explained(start, lines) for lines in _logs(start)]
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ class Start:
     def half(self) -> str:
         """The half that it belongs to, by a hash of its source: JUDGED is looked at once, at the end."""
         stated = self.truth.get("half")
-        first = hashlib.sha256(str(self.truth["source"]).encode()).digest()[0]
+        first = hashlib.sha256(str(self.truth.get("source", self.name)).encode()).digest()[0]
         return str(stated) if stated else (JUDGED if first % 2 else WORK)
 
     @property

@@ -31,8 +31,8 @@ OTHER_BACKEND = (
 NVCC = "nvcc"
 INDUCTOR = "torch/_inductor/codecache.py"
 COMPILED = (
-    r"(?:torchinductor|torch_compile_cache|inductor_cache|torch_aot_compile|\.cache/vllm|tvm-ffi|tilelang|deep_gemm"
-    r"|cute)"
+    r"(?:torchinductor|torch_compile_cache|inductor_cache|torch_aot_compile|\.cache/(?:vllm|tvm-ffi|tilelang|cute-dsl)"
+    r"|\.tilelang|\.deep_gemm)"
 )
 FRAMES = (
     r"torch/_inductor/(?:codecache|remote_cache|standalone_compile|triton_bundler)\.py\""
@@ -55,7 +55,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"nvcc: (?:not found|command not found|No such file)|No such file or directory: '[^']{0,256}nvcc'"
         r"|CUDA_HOME environment variable is not set|Cannot find (?:CUDA|cuda) path|[Cc]annot find any available NVCC"
-        r"|exists\(nvcc_path\)|not cuda_home\.empty\(\)|Could not find CUDA installation|Failed to find nvcc",
+        r"|exists\(nvcc_path\)|not cuda_home\.empty\(\)|Could not find CUDA installation|Failed to find nvcc"
+        r"|nvcc'[^\n]{0,64}returned non-zero exit status 12[67]",
         "the engine compiles kernels when it starts, and the image has no CUDA compiler (nvcc), or CUDA_HOME names "
         "another directory",
         f"{TOOLKIT}, or set CUDA_HOME in serve.env to the CUDA of the image, {REBUILD}",
@@ -73,7 +74,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"nvcc fatal {0,4}: Unsupported gpu architecture '(\w{1,32})'"
         r"|nvcc fatal {0,4}: Value '(\w{1,32})' is not defined"
-        r"|(?:invalid value for|nvrtc: error:[^\n]{0,64}) --gpu-architecture",
+        r"|(?:invalid value for|nvrtc: error:[^\n]{0,64}) --gpu-architecture|NVRTC_ERROR_INVALID_OPTION",
         "the CUDA compiler of the image is too old for the GPU of the node ({0}{1}); the GB10 (sm_121) needs CUDA "
         "12.9 or newer",
         f"{TOOLKIT}, or set CUDA_HOME in serve.env to a newer CUDA in the image, {REBUILD}",
@@ -269,7 +270,8 @@ CAUSES: tuple[Cause, ...] = (
         beside=FRAMES,
     ),
     Cause(
-        rf"({COMPILED}[^'\s:]{{0,256}}\.so): (?:file too short|invalid ELF header|undefined symbol|cannot open shared)",
+        rf"({COMPILED}[^'\s:/]{{0,64}}/[^'\s:]{{0,256}}\.so): (?:file too short|invalid ELF header|undefined symbol"
+        r"|cannot open shared)",
         "a compiled file in the cache is damaged, or was made by another image: {}",
         EMPTY_CACHE,
         source="glibc elf/dl-load.c",
@@ -333,13 +335,21 @@ CAUSES: tuple[Cause, ...] = (
         source="nvcc, gcc",
     ),
     Cause(
+        r"Command '\[?'[^'\s]{0,128}(?:gcc|clang|cc)'",
+        "the C compiler failed while Triton built its launcher: development files in the image are missing or do not "
+        "fit",
+        "Read the compiler's messages (sparkops logs SERVICE); add build-essential and python3-dev to image.apt, "
+        "" + REBUILD,
+        source="triton/runtime/build.py",
+    ),
+    Cause(
         r"[Tt]he file lock '([^']{1,256})' could not be acquired",
         "another process holds the lock {}, or one that was killed on a network file system left it",
         "Stop other engines that share the cache on the node, delete the lock file, and deploy again.",
         source="filelock",
     ),
     Cause(
-        r"DeepGEMM JIT Pre-Compile|DeepGEMM (?:JIT )?warmup",
+        r"Entering DeepGEMM JIT Pre-Compile|DeepGEMM (?:JIT )?warmup[^%]{0,64}(?<!\d)\d{1,2}%",
         "DeepGEMM still compiled its kernels when the start was ended: the first start of an image takes many minutes",
         "Raise probe.startup.compile_stall_s and probe.startup.max_s, or set SGLANG_JIT_DEEPGEMM_PRECOMPILE=0 "
         "(SGLang) or VLLM_DEEP_GEMM_WARMUP=skip (vLLM) in serve.env.",

@@ -97,10 +97,10 @@ CAUSES: tuple[Cause, ...] = (
         source=CORE,
     ),
     Cause(
-        r"([^\s'\"]{0,256}flashinfer[^\s'\"]{0,256}\.so): (?:file too short|invalid ELF header|undefined symbol"
-        r"|cannot open shared object file|ELF)"
-        r"|Failed to load dynamic shared library ([^\s]{0,256}flashinfer[^\s]{0,256})",
-        "a compiled kernel in FlashInfer's cache is damaged, or was made by another image: {0}{1}",
+        r"((?:[^\s'\"]{0,256}/)?(?:\.cache/flashinfer|cached_ops)/[^\s'\"]{0,256}\.so): (?:file too short"
+        r"|invalid ELF header|ELF"
+        r"|undefined symbol|cannot open shared object file)",
+        "a compiled kernel in FlashInfer's cache is damaged, or was made by another image: {}",
         EMPTY_CACHE,
         source="glibc elf/dl-load.c; tvm-ffi",
         unless=IGNORED,
@@ -139,6 +139,7 @@ CAUSES: tuple[Cause, ...] = (
         r"|Unsupported group_size:? {0,2}\d{0,6}|Invalid head_dim: \d{1,6}",
         "FlashInfer has no attention kernel for the heads of this model on this GPU",
         "Set attention-backend in serve.args to TRITON_ATTN (vLLM) or triton (SGLang), and leave kv-cache-dtype out.",
+        unless="JIT QK-Norm",  # SGLang falls back
         source="flashinfer/data/include/flashinfer/attention",
     ),
     Cause(
@@ -175,7 +176,7 @@ CAUSES: tuple[Cause, ...] = (
         unless=IGNORED,
     ),
     Cause(
-        r"(?:only supported on|requires|require|only supports?) (?:exact )?(?:an? )?"
+        r"(?:[Oo]nly supported on|requires|require|[Oo]nly supports?) (?:exact )?(?:an? )?"
         r"((?:SM|sm_?) ?(?:90|100|103|107)\w?\b[^\n]{0,128})",
         "the chosen kernel supports only GPUs of another architecture ({}), and the GB10 is sm_121",
         OTHER_BACKEND,
@@ -261,13 +262,5 @@ CAUSES: tuple[Cause, ...] = (
         "not writable",
         EMPTY_CACHE,
         source="ninja; flashinfer/jit/cpp_ext.py",
-    ),
-    Cause(
-        r"\[Autotuner\]: Autotuning process starts|FlashInfer autotune",
-        "FlashInfer still tuned its kernels when the start was ended: it takes minutes, and much of the node's memory",
-        "Raise probe.startup.compile_stall_s, or switch it off in serve.args (disable-flashinfer-autotune of SGLang, "
-        "enable_flashinfer_autotune false in kernel-config of vLLM).",
-        source="flashinfer/autotuner.py",
-        quiet=True,
     ),
 )

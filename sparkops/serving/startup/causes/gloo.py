@@ -16,7 +16,7 @@ NAME = (
     "behind the node's name in /etc/hosts (Ubuntu has 127.0.1.1 there), then run `sparkops doctor`."
 )
 ADDRESS = r"\[?([\w.:%-]{1,128}?)\]?"
-BOUND = re.compile(r"failed to bind to \S{1,128}:(\d{1,5})\b|, port: (\d{1,5}),")
+BOUND = re.compile(r"failed to bind to \S{1,128}:(\d{1,5})\b|\bport: (\d{1,5}),")
 LOOPBACK = r"127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1"
 
 

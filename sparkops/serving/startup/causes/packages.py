@@ -7,7 +7,10 @@ import re
 from sparkops.engines.causes import Advice, Cause
 
 REBUILD = "then build and deploy again."
-HARMLESS = r"[Ii]gnor(?:e|ing)|[Ff]all(?:ing)? ?back|[Ff]ailed to load plugin|[Ss]kipp|[Ww]arning:|\[Optional\]"
+HARMLESS = (
+    r"[Ii]gnor(?:e|ing)|[Ff]all(?:ing)? ?back|[Ff]ailed to load plugin|[Ss]kipp|[Ww]arning:|\[Optional\]"
+    r"|[Ff]ailed to import [Tt]riton kernels|Failed to load image Python"
+)
 ONE_RELEASE = (
     "Take {} out of image.packages and image.override so that the release comes that the engine requires, or pin that "
     "release there; lock the recipe again if it has a lock; then build and deploy again."
@@ -98,7 +101,7 @@ CAUSES: tuple[Cause, ...] = (
         r"exec: \"?(vllm|sglang|llama-server|python3?)\"?: (?:executable file )?not found"
         r"|(?<![\w.-])(vllm|sglang|llama-server): (?:command )?not found"
         r"|No such file or directory: '((?:[\w./-]{0,64}/)?(?:vllm|sglang|llama-server))'"
-        r"|python\S{0,8}: No module named (vllm|sglang)$"
+        r"|python\S{0,8}: No module named (vllm|sglang)$|Failed to spawn: `(?:vllm|sglang)`"
         r"|Error while finding module specification for '(vllm|sglang)",
         "the image has no {0}{1}{2}{3}{4}, or it is not on PATH: it is an image without this server",
         "Set image.use to an image with the server, or name the release in image.vllm so that sparkops build installs "
@@ -348,7 +351,7 @@ CAUSES: tuple[Cause, ...] = (
         source="numba/__init__.py",
     ),
     Cause(
-        r"numpy\.dtype size changed|numpy\.core\.multiarray failed to import|numpy\._core\.multiarray failed to import"
+        r"numpy\.dtype size changed|numpy\._?core\.\w{1,32} failed to import"
         r"|Numpy is not available|was removed in the NumPy 2\.\d release"
         r"|binary incompatibility[^\n]{0,64}Expected \d{1,4} from C header",
         "a package in the image was compiled for another version of NumPy (1 or 2) than the one in it",

@@ -74,11 +74,12 @@ CAUSES: tuple[Cause, ...] = (
         source="transformers/models/auto/configuration_auto.py",
     ),
     Cause(
-        r"Invalid repository ID or local directory specified|No supported config format found|Could not detect config "
-        r"format for no config file found|does not appear to have a file named config\.json|Can't load the "
-        r"configuration of '([^']{1,256})'|Can't find config file in|No such file or directory:? .{0,256}/config\.json",
-        "the directory of the model has no config.json: the download is incomplete, or the path is wrong or not "
-        "mounted {}",
+        r"Invalid repository ID or local directory specified(?:: '([^']{1,256})')?|No supported config format found(?: "
+        r"in (\S{1,256}))?|Could not detect config format for no config file found|does not appear to have a file "
+        r"named config\.json|Can't load the configuration of '([^']{1,256})'|Can't find config file in|No such file or "
+        r"directory:? .{0,256}/config\.json",
+        "the directory of the model {0}{1}{2} has no config.json or is missing: the download is incomplete, or the "
+        "path is wrong or not mounted",
         f"Look at the directory on the node (`sparkops models list`); {FETCH[0].lower()}{FETCH[1:]}, or correct "
         "model.path and model.id (the model in serve.args).",
         source="vllm/transformers_utils/config.py",
@@ -204,6 +205,15 @@ CAUSES: tuple[Cause, ...] = (
         "directory, "
         f"or set tokenizer in serve.args to its directory. {FETCH}.",
         source="transformers/tokenization_utils_base.py",
+    ),
+    Cause(
+        r"^IndexError: list index out of range|^TypeError: .{0,64}NoneType",
+        "the tokenizer of the model is empty: its files are missing in the directory of the model, and an empty one "
+        "was made without a warning",
+        f"{FETCH} (tokenizer.json, tokenizer_config.json), or set tokenizer in serve.args to the directory of the "
+        f"original model.",
+        source="transformers/tokenization_utils_tokenizers.py",
+        beside=r"(?:reply_label_ids|type_label_ids)\(tokenizer|tokenizer\.vocab_size == 0|[Ee]mpty tokenizer",
     ),
     Cause(
         r"(?:No such file or directory:? |not a file|does not appear to have (?:a file|files?) named "

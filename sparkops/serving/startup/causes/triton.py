@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparkops.engines.causes import Cause
 
-CACHE = r"(?:[^'\s:]{0,256}/)?\.?triton(?:/[^'\s:]{0,256}|_[^'\s:/]{0,64}|-cache[^'\s:]{0,256})?"
+CACHE = r"(?:[^'\s:]{0,256}/)?(?<!\w)(?<!-packages/)\.?triton(?:/[^'\s:]{0,256}|_[^'\s:/]{0,64}|-cache[^'\s:]{0,256})?"
 """A path in Triton's cache: /root/.triton/cache, TRITON_CACHE_DIR of sparkops, or that of vLLM or Inductor."""
 EMPTY_CACHE = (
     "Stop the service, remove the cache of compiled kernels on the node (docker volume ls, then docker volume rm "
@@ -59,7 +59,8 @@ CAUSES: tuple[Cause, ...] = (
         source=COMPILER,
     ),
     Cause(
-        r"`ptxas` raised SIGSEGV|`ptxas` failed with error code (?:-11|139)\b|ptxas[^\n]{0,64}Internal error",
+        r"`ptxas` raised SIGSEGV|`ptxas` failed with error code (?:-11|139)\b"
+        r"|ptxas[^\n]{0,64}Internal (?:compiler )?error",
         "ptxas crashed while it assembled a Triton kernel: a fault of this release of ptxas with this kernel",
         PTXAS,
         source=COMPILER,
@@ -95,6 +96,14 @@ CAUSES: tuple[Cause, ...] = (
         r"libcuda\.so cannot found!|cannot find -l:?(?:lib)?cuda(?:\.so[.\d]{0,8})?(?: |:|$)",
         "the driver's libcuda.so is not found in the container: it is missing, or not in the linker's cache (ldconfig)",
         DRIVER,
+        source="triton/backends/nvidia/driver.py",
+    ),
+    Cause(
+        r"No such file or directory: '/sbin/ldconfig'",
+        "the image has no /sbin/ldconfig, with which Triton looks for the driver's libcuda.so",
+        "Set TRITON_LIBCUDA_PATH in serve.env to the directory of libcuda.so.1, or add libc-bin to image.apt; then "
+        "build and "
+        "deploy again.",
         source="triton/backends/nvidia/driver.py",
     ),
     Cause(
