@@ -37,6 +37,8 @@ NO_SECRET = frozenset(
             "directory",
             "error",
             "exception",
+            "host",
+            "pool",
             "file",
             "id",
             "ids",
@@ -203,7 +205,7 @@ COUNT = re.compile(r"\d+,?")
 """Of pieces of text, behind a number sign, as in SGLang's `#new-token: 9,`."""
 NUMBER = re.compile(r"\d{1,6}")
 """Of a token of a tokenizer, as in llama.cpp's `token: 128247 '</s>' was not control-type`."""
-UNSET = re.compile(r"(?:None|True|False|<\w{1,40}>)[`,)]*")
+UNSET = re.compile(r"(?:None|True|False|unexpected|<\w{1,40}>)[`,)]*")
 """As in the arguments that SGLang prints: `api_key=None, admin_api_key=None)`."""
 CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

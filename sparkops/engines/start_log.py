@@ -83,7 +83,7 @@ class StartLog:
     fatal: re.Pattern[str]
     """Lines after which a start cannot succeed."""
     causes: tuple[Cause, ...] = ()
-    """Known causes of a failure in the engine's own code. Those of the layers below it are in serving/startup/causes."""
+    """Known causes of a failure in the engine's own code. serving/startup/causes has those of the layers below it."""
     percent: re.Pattern[str] = NEVER
     """The loaded part of the weights, as the group `percent`."""
     weights_gib: re.Pattern[str] = NEVER

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import re._constants as sre
-import re._parser as parser
+import re._constants as sre  # type: ignore[import-not-found]
+import re._parser as parser  # type: ignore[import-not-found]
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,9 +16,9 @@ NAMES: Mapping[EngineName, str] = {"vllm": "vLLM", "sglang": "SGLang", "llama-cp
 HEAD = """\
 # Causes of failed starts
 
-Written by `python -m tests.docs.causes` from the catalogue that a guard reads. `deploy`, `status` and `history` print cause
-and next step by themselves; here a message can be looked up. `...` stands for any text; after *another rank* the reason
-is in the log of another rank. How often a verdict is right: [evidence](evidence/starts.md).
+Written by `python -m tests.docs.causes` from the catalogue that a guard reads. `deploy`, `status` and `history` print
+cause and next step by themselves; here a message can be looked up. `...` stands for any text; after *another rank* the
+reason is in the log of another rank. How often a verdict is right: [evidence](evidence/starts.md).
 """
 
 

@@ -159,8 +159,9 @@ def test_a_start_goes_through_its_stages_in_order(captured: Captured, log: str, 
         ),
         (
             "cuda-h200-out-of-memory",
-            "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache",
-            "an allocation of 19531.25 MiB on the GPU failed: its memory is full",
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 19531.25 MiB on device 0: cudaMalloc failed: "
+            "out of memory",
+            "the memory is too small for the KV cache or context: an allocation of 19531.25 MiB on the GPU failed",
         ),
     ],
 )

@@ -114,14 +114,8 @@ def test_the_percent_of_the_weights(line: str, percent: int) -> None:
         "(EngineCore pid=26) ERROR 11-21 00:17:44 [core.py:1195] EngineCore failed to start.",
         "(Worker pid=38) ERROR 11-21 00:32:54 [multiproc_executor.py:953] WorkerProc failed to start.",
         "(EngineCore pid=26) ERROR 11-21 00:17:44 [core.py:1197] EngineCore encountered a fatal error.",
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
-        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
-        "AssertionError: Error in memory profiling. Initial free memory 90 GiB, current free memory 91 GiB.",
-        "OSError: [Errno 98] Address already in use",
-        "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use",
+        "vllm: error: unrecognized arguments: --foo",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
-        "torch.AcceleratorError: CUDA error: cudaErrorUnsupportedPtxVersion",
-        "ptxas fatal   : Unsupported PTX version",
     ],
 )
 def test_a_fatal_line_ends_a_start(line: str) -> None:
@@ -137,9 +131,15 @@ def test_a_pair_that_was_stopped_has_no_fatal_line_and_no_cause(captured: Captur
     assert explain(lines, causes.of("vllm")).advice is None
 
 
-def test_a_port_that_is_tried_again_is_not_fatal() -> None:
-    line = "WARNING 11-21 00:17:18 [parallel.py:746] Address already in use. Retrying with a new port."
-
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING 11-21 00:17:18 [parallel.py:746] Address already in use. Retrying with a new port.",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "(APIServer pid=1) INFO 11-18 12:00:07 [x.py:96] non-default args: {'model_tag': '/models/EngineCore failed'}",
+    ],
+)
+def test_what_vllm_may_catch_or_prints_as_a_name_is_not_fatal(line: str) -> None:
     assert LOG.read(line) == Reading()
 
 

@@ -189,7 +189,8 @@ class Trial:
         finally:
             node.exec("pkill", "-f", f"create_server.*{port}")
         assert refused.code in (1, 5), refused.err
-        assert f"port {port} is in use" in refused.err, refused.err
+        assert f"node-1: port {port} is in use, where rank 0 listens for the others" in refused.err, refused.err
+        assert "cannot reach" not in refused.err, refused.err
         assert f"sport = :{port}" in refused.err, refused.err
         assert whole(self.pair, blue, ONE), ranks(self.pair)
         return f"refused after {refused.took_s:.1f} s: {refused.err.strip().splitlines()[-2].strip()}"

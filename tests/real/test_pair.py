@@ -61,5 +61,6 @@ def test_a_wrong_interface_is_found_before_anything_is_stopped(trial: Trial) -> 
 
 
 @pytest.mark.matrix
-def test_a_taken_rendezvous_port_is_found_before_anything_is_stopped(trial: Trial) -> None:
+def test_a_taken_rendezvous_port_is_found_before_anything_is_stopped(trial: Trial, cli: Cli, nodes: Fleet) -> None:
+    pairs.prepare(cli, nodes, "tiny-other")
     trial.taken_port()

@@ -426,6 +426,12 @@ GPU: tuple[Cause, ...] = (
         source=CUDA,
     ),
     Cause(
+        r"RPC server version mismatch|RPC server .{0,64}mismatch",
+        "the rpc-server of the other node is of another build of llama.cpp than this server",
+        "Run one image on both nodes: sparkops build, then start rpc-server again.",
+        source="llama.cpp: ggml/src/ggml-rpc/ggml-rpc.cpp",
+    ),
+    Cause(
         r"Remote RPC server crashed|[Ff]ailed to connect to (\S{1,128}:\d{1,5})|RPC server .{0,64}(?:mismatch"
         r"|version)",
         "the RPC server that rpc in serve.args names ended or does not answer",
@@ -466,6 +472,12 @@ FILES: tuple[Cause, ...] = (
         r"failed to open (?:GGUF file )?'?([^'\s:]{1,512})'? ?:? ?[(']?Permission denied",
         "the file {} cannot be read: Permission denied",
         "Let every user read it: `sudo chmod a+rX` on the node.",
+        source=GGUF,
+    ),
+    Cause(
+        r"failed to open GGUF file '([^']{1,512})'$",
+        "the file {} is missing or cannot be read",
+        "Correct model.path and model.file of the recipe; `sparkops models verify` shows what a node has.",
         source=GGUF,
     ),
     Cause(

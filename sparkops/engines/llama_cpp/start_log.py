@@ -20,8 +20,10 @@ MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
     (Stage.WEIGHTS, re.compile(r"load_model: loading model '|load_tensors: loading model tensors")),
 )
 FATAL = re.compile(
-    r"exiting due to (model loading|HTTP server) error|couldn't bind HTTP server socket|error loading model: "
-    r"|failed to open GGUF file|invalid magic characters|failed to initialize the context|failed to load model, '"
-    r"|error while handling argument|^error: invalid argument|GGML_ASSERT\(.{0,256}\) failed|CUDA error: "
+    r"^(?:[\d.]{8,24} [EI] )?(?:srv {1,8}\S{1,64}: {1,8}|main: )"
+    r"(?:exiting due to (?:model loading|HTTP server) error|couldn't bind HTTP server socket)"
+    r"|^error(?: while handling argument|: invalid argument)|^\S{0,128}GGML_ASSERT\(.{0,256}\) failed"
 )
+"""Announcements alone, from the start of a line: a chat template may contain any text."""
+
 LOG = StartLog(markers=MARKERS, fatal=FATAL, causes=CAUSES)

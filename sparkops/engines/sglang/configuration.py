@@ -300,7 +300,7 @@ CAUSES: tuple[Cause, ...] = (
         r"\[Errno 98\] error while attempting to bind on address \('?([^',]{1,64})'?, "
         r"(\d{1,6})\)|zmq\.error\.ZMQError: Address already in use|Port is already in use\.|bootstrap_port (\d{1,6}) "
         r"is already in use",
-        "another program of the node already uses a port that SGLang needs {1}{2}",
+        "another program of the node already uses a port that SGLang needs: {1}{2}",
         "Find it on the node with `sudo ss -ltnp` and stop it (an old container: docker ps), or change serve.port.",
         source="uvicorn, zmq, sglang/srt/server_args.py",
     ),

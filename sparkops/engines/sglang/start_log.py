@@ -29,13 +29,12 @@ SHARDS = re.compile(
     r"|Loading safetensors using [\w ]{1,64}):\s{1,8}(?P<percent>\d{1,3})%"
 )
 FATAL = re.compile(
-    r"(Scheduler|DetokenizerManager|TokenizerManager|DataParallelController) hit an exception"
+    r"(?:Scheduler|DetokenizerManager|TokenizerManager|DataParallelController) hit an exception"
     r"|Received sigquit from a child process|SIGQUIT received\.|Initialization failed\."
-    r"|scheduler died during initialization|Subprocess \w{1,64} \(pid=\d{1,9}\) crashed with exit code"
-    r"|Capture cuda graph failed|CUDA out of memory|NV_ERR_NO_MEMORY|Not enough memory\. Please try to increase"
-    r"|illegal instruction|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use|"
+    r"|scheduler died during initialization|Subprocess \w{1,64} \(pid=\d{1,9}\) crashed with exit code|"
     + ARGUMENTS_REFUSED
 )
+"""Announcements alone: SGLang catches errors of memory, ports and kernels, and goes on in another way."""
 WEIGHTS_LOADED = re.compile(r"Load weight end\..{0,256} mem usage=(\d{1,9}(?:\.\d{1,9})?) GB")
 """In GiB: get_available_gpu_memory in sglang/srt/utils/common.py divides by 2**30. A draft has a line of its own."""
 LOG = StartLog(

@@ -90,6 +90,44 @@ def _out_of_memory_at(frame: str, when: str, step: str) -> tuple[Cause, ...]:
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
+        rf"Available memory on node \d{{1,4}} \({GIB}/{GIB} GiB\) on kv cache allocation is less than requested memory "
+        rf"for kv \({GIB} GiB\)",
+        "{2} GiB of memory were asked for the KV cache, and {0} of {1} GiB are available",
+        "Lower VLLM_CPU_KVCACHE_SPACE in serve.env, or free memory on the node.",
+        source="vllm/v1/worker/cpu_worker.py",
+    ),
+    Cause(
+        r"Unknown level: '([^']{1,64})'",
+        "VLLM_LOGGING_LEVEL has the value {}, which Python's logging does not know",
+        "Set it in serve.env to DEBUG, INFO, WARNING or ERROR, or remove it.",
+        source="vllm/logger.py",
+    ),
+    Cause(
+        r"Could not load logging config\. File does not exist: %s', '([^']{1,256})'",
+        "VLLM_LOGGING_CONFIG_PATH names a file that does not exist in the container: {}",
+        "Remove it from serve.env, or name a file of the image.",
+        source="vllm/logger.py",
+    ),
+    Cause(
+        r"invalid literal for int\(\) with base 10: 'all'",
+        "CUDA_VISIBLE_DEVICES is `all`, where vLLM wants the numbers of GPUs",
+        "Remove CUDA_VISIBLE_DEVICES from serve.env: `gpu` of the node in the inventory gives the GPUs.",
+        source="vllm/platforms/cuda.py",
+    ),
+    Cause(
+        r"^(?:RuntimeError: )?Error Internal$",
+        "the CUTLASS kernel of this image was not compiled for the GPU of the node (12.1)",
+        "Use an image whose vLLM has code for 12.1 (image.vllm, image.use), or another quantization of the model.",
+        source="vllm/csrc/cutlass_extensions/common.hpp",
+        beside=r"cutlass",
+    ),
+    Cause(
+        r"Input should be 'ngram', 'medusa'",
+        "this vLLM does not know the method of speculative-config in serve.args",
+        "Use one of those in the message, or an image with a newer vLLM (image.vllm, image.use).",
+        source="vllm/config/speculative.py",
+    ),
+    Cause(
         rf"Free memory on device (\S{{1,64}}) \({GIB}/{GIB} GiB\) on startup is less than "
         rf"(?:desired GPU memory utilization|the engine's budget[^(]{{0,64}}) \({GIB}, {GIB} GiB\)",
         source="vllm/v1/worker/utils.py",

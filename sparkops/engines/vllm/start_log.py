@@ -43,11 +43,10 @@ MARKERS: tuple[tuple[Stage, re.Pattern[str]], ...] = (
 SHARDS = re.compile(r"[Ll]oading (safetensors|pt|np_cache|shards)[^%]{0,256}:\s{1,8}(?P<percent>\d{1,3})% Completed")
 
 FATAL = re.compile(
-    r"(EngineCore|WorkerProc) (failed|encountered a fatal error)|CUDA out of memory|NV_ERR_NO_MEMORY"
-    r"|Error in memory profiling|No available memory for the cache blocks|illegal instruction"
-    r"|Unsupported PTX|cudaErrorUnsupportedPtxVersion|[Aa]ddress already in use(?!\. Retrying)"
-    r"|Engine core initialization failed|" + ARGUMENTS_REFUSED
+    r"^(?!.{0,256} (?:DEBUG|INFO) \d).{0,256}(?:EngineCore|WorkerProc) (?:failed|encountered a fatal error)"
+    r"|^(?:\([^)]{1,64}\) ?)?RuntimeError: Engine core initialization failed|" + ARGUMENTS_REFUSED
 )
+"""Announcements alone: vLLM catches errors of memory, ports and kernels, and goes on in another way."""
 FIGURE = r"(-?\d{1,9}(?:\.\d{1,9})?)"
 WEIGHTS_LOADED = re.compile(r"Model loading took " + FIGURE + " GiB")
 CACHE_LEFT = re.compile(r"Available KV cache memory: " + FIGURE + " GiB")

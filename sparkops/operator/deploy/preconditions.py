@@ -25,7 +25,6 @@ from sparkops.swap.intents import kept
 from sparkops.swap.model import Deployment, RankSpec
 from sparkops.swap.trouble import UNCONFIRMED
 
-
 COMPILED_GIB = 1.0
 """GiB of Docker's disk below which no engine is started: a compiler that meets a full disk ends the start. A choice."""
 CUDA_OF_DRIVER: Mapping[int, tuple[int, int]] = {

@@ -31,6 +31,8 @@ class Explanation:
     advice: Advice | None = None
     of_others: bool = False
     """Whether the log only shows that another rank or process has ended."""
+    known: Cause | None = None
+    """The entry of the catalogue that explains the root."""
 
     def around(self, lines: Sequence[str]) -> Sequence[str]:
         """Return the lines around the root; the last ones where the log shows no error."""
@@ -55,10 +57,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def explain(
     lines: Sequence[str], causes: Iterable[Cause], *, stalled: bool = False, served: bool = False
 ) -> Explanation:
-    """Return why a start failed. `causes`: those of the engine before those of the layers; the first for a line counts.
+    """Return why a start failed. `causes`: the engine's before those of the layers; the first for a line counts.
 
-    `stalled`: it makes no progress or was killed, so that calm lines may tell why. `served`: it had become ready before,
-    so that what it once waited for explains nothing.
+    `stalled`: it makes no progress or was killed, so that calm lines may tell why. `served`: it had become ready
+    before, so that what it once waited for explains nothing.
     """
     read, listed = root.entries(lines), [*causes]
     found = root.candidates(read)
@@ -88,7 +90,8 @@ def of_docker(printed: str) -> Advice | None:
 def _explained(read: Sequence[Entry], known: _Known) -> Explanation:
     entry = known.candidate.entry
     before = "\n".join(one.text for one in read[: entry.number + 1])
-    return Explanation(_shown(entry), entry.number, known.cause.advice(known.match, before), known.cause.of_others)
+    advice = known.cause.advice(known.match, before)
+    return Explanation(_shown(entry), entry.number, advice, known.cause.of_others, known.cause)
 
 
 def _shown(entry: Entry) -> str:
@@ -98,14 +101,19 @@ def _shown(entry: Entry) -> str:
 def _first_known(read: Sequence[Entry], found: Sequence[Candidate], causes: Sequence[Cause]) -> _Known | None:
     """Return the first line whose cause is known; one about another process only where there is no other."""
     by_number = {one.entry.number: one for one in found}
+    asked = [cause for cause in causes if not cause.quiet]
     known = [
         _Known(by_number.get(entry.number) or _of_message(entry, found), cause, match)
         for entry in read
         if _may_tell(entry, by_number)
-        for cause, match in _matches(entry.text, read, causes)
+        for cause, match in _matches(entry.text, read, asked)
     ]
-    order = lambda one: (one.candidate.followed, one.cause.of_others, one.candidate.entry.number)  # noqa: E731
-    return min(known, key=order, default=None)
+    return min(known, key=_order, default=None)
+
+
+def _order(one: _Known) -> tuple[bool, bool, bool, int]:
+    found = one.candidate
+    return found.followed, one.cause.of_others, found.rank == OTHERS, found.entry.number
 
 
 def _may_tell(entry: Entry, found: dict[int, Candidate]) -> bool:
@@ -141,6 +149,8 @@ def _explains(known: _Known, first: Candidate | None) -> bool:
     """
     if known.candidate.followed:
         return False
+    if known.candidate.rank == OTHERS and first is not None and first.rank == OWN and not first.followed:
+        return False  # an error below it is unknown
     if first is None or first.followed or known.candidate.entry.number <= first.entry.number:
         return True
     return first.rank > OWN or known.candidate.rank > OWN or known.candidate.chain == first.chain != 0
@@ -155,7 +165,7 @@ def _waiting(read: Sequence[Entry], causes: Sequence[Cause], *, stalled: bool) -
     later = set[str]()
     for entry in reversed(read[-LAST:]):
         for cause, match in _matches(entry.text, read, waits):
-            if stalled or entry.process not in later:
+            if stalled or not later:
                 return _Known(Candidate(entry, LOGGED, followed=False), cause, match)
         if entry.level is Level.CALM and not entry.text.startswith("NCCL "):
             later.add(entry.process)

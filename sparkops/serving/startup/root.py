@@ -27,7 +27,7 @@ PREFIXES = re.compile(
     r"|\[[\d-]{10} [\d:.,]{8,15} (?P<raylet>[DIWEF]) \d{1,9} \d{1,9}\] ?"  # Ray's C++ code
     r"|(?P<vllm>DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]{5,10} [\d:.]{8,15} (?:\[[^\]]{1,128}\] ?){1,3}"
     r"|[\d-]{10}[ T][\d:]{8}[,.]\d{3,6}(?: -| \[|\t| ){1,4}"
-    r"(?P<python>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)\b[\]:]{0,2}"
+    r"(?P<python>DEBUG|INFO|SUCC|WARNING|WARN|ERROR|CRITICAL)\b[\]:]{0,2}"
     r"(?: [\w.]{1,64}:\d{1,6} --| -)?[ \t]{0,4}"
     r"|(?P<uvicorn>INFO|WARNING|ERROR|CRITICAL):[ \t]{1,10}"  # uvicorn
     r"|(?P<said>warn(?:ing)?): "  # llama.cpp, compilers
@@ -38,8 +38,8 @@ MOST_PREFIXES = 6
 
 
 OWN, LOGGED, INTRODUCTION, WORDS, OTHERS = range(5)
-"""How much a line says of the root: an error of its own; one that was only logged; what introduces one; words that sound
-like an error; the report of a failure elsewhere."""
+"""How much a line says of the root: an error of its own; one that was only logged; what introduces one; words that
+sound like an error; the report of a failure elsewhere."""
 
 
 class Level(IntEnum):
@@ -51,10 +51,18 @@ class Level(IntEnum):
     ERROR = 3
 
 
-LEVELS = {"D": Level.CALM, "I": Level.CALM, "W": Level.WARNING, "E": Level.ERROR, "F": Level.ERROR, "C": Level.ERROR}
+LEVELS = {
+    "D": Level.CALM,
+    "I": Level.CALM,
+    "S": Level.CALM,
+    "W": Level.WARNING,
+    "E": Level.ERROR,
+    "F": Level.ERROR,
+    "C": Level.ERROR,
+}
 SHUTTING_DOWN = re.compile(
     r"(?i)shut(?:ting)? ?down|sigterm|sigint|terminat|clean(?:ing)? ?up|exiting|kill_process_tree"
-    r"|waiting for (?:application|process)|stopp(?:ing|ed)|dumping|failed"
+    r"|waiting for (?:application|process)|stopp(?:ing|ed)|dumping|failed|crash|No live "
 )
 """What a process still logs at its end."""
 HEADLINE = re.compile(
@@ -80,6 +88,7 @@ SIGNALS = re.compile(
 """Lines without a level that report an error of their own: compilers, the C library, NCCL, the shell."""
 INTRODUCES = re.compile(
     r"^FAILED: |^ninja: (?!no work)|^terminate called|^Fatal Python error: "
+    r"|: CUDA error$|returned \d{1,3} exit status"
 )
 """What introduces an error, and says little of it."""
 ELSEWHERE = re.compile(
@@ -93,11 +102,14 @@ ELSEWHERE = re.compile(
     r"|KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|EOFError|Process group watchdog"
     r"|scheduler died|crashed with exit code|exit code: -?\d|Rank \d{1,9} (?:scheduler )?died|leaked \w{1,32} objects"
     r"|exiting due to|failed to load model|llama_model_loader: failed to load model from"
-    r"|failed to create context with model|encountered an error while trying to fit|failed to create_context|cleaning up before exit"
+    r"|failed to create context with model|encountered an error while trying to fit|failed to create_context"
+    r"|cleaning up before exit"
     r"|destroy_process_group|returned non-zero exit status|subprocess\.CalledProcessError|Ninja build failed"
     r"|unhandled (?:system|cuda) error|remote process exited|NCCL error|PTXAS error|Internal Triton PTX codegen error"
-    r"|[Cc]ompilation failed|Error building extension|BackendCompilerFailed|Exception ignored in|During handling"
-    r"|Connection closed by peer|Connection reset by peer|Broken pipe|recvValue failed|sendBytes failed"
+    r"|(?<!JIT )[Cc]ompilation failed|CppCompileError|Error building extension|BackendCompilerFailed"
+    r"|Exception ignored in|During handling"
+    r"|RuntimeError: cancelled|Connection closed by peer|Connection reset by peer|Broken pipe|recvValue failed"
+    r"|sendBytes failed"
 )
 """Reports of a failure in another process or program; the cause stands in another line."""
 WEAK = re.compile(
@@ -105,8 +117,8 @@ WEAK = re.compile(
     r"|unsupported|not supported|unknown|refused|denied|timed out|timeout|killed|aborted|error)\b"
 )
 """Words of a line that reports an error where no other line does."""
-ENOUGH = 5
-"""Calm lines of whatever process after which a line of an unknown process counts as caught."""
+ENOUGH = 8
+"""Calm lines after which the traceback of an unknown process counts as caught."""
 EXPLICIT = "The above exception was the direct cause of the following exception"
 IMPLICIT = "During handling of the above exception, another exception occurred"
 LOOKUPS = re.compile(r"(?:\w{1,64}\.){0,4}(?:KeyError|AttributeError|IndexError|StopIteration)\b")
@@ -211,7 +223,8 @@ def candidates(read: Sequence[Entry]) -> list[Candidate]:
     found = []
     for entry in read:
         if (rank := _rank(entry, chains)) is not None:
-            after = last.get(entry.process, -1) if entry.process else some
+            unknown = not entry.process and entry.number in chains  # the calm lines may be of another process
+            after = some if unknown else last.get(entry.process, some)
             found.append(Candidate(entry, rank, after > entry.number, chains.get(entry.number, 0)))
     return found
 

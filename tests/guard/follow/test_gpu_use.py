@@ -19,7 +19,7 @@ lrwx------ 1 engine engine 64 Nov 29 13:18 11 -> /dev/nvidia0
 lrwx------ 1 engine engine 64 Nov 29 13:18 17 -> /dev/nvidiactl
 done
 """
-"""As seen on an H200 (driver 580.159.04) of a process of torch with a CUDA context; one without has none of the three."""
+"""As seen on an H200 (driver 580.159.04): a process of torch with a CUDA context; one without has none of the three."""
 ON_CPU = "/proc/7/fd:\nlrwx------ 1 engine engine 64 Nov 29 13:18 3 -> /models/q/model.gguf\ndone\n"
 LLAMA: dict[str, Any] = {"torch": None, "vllm": None, "template": "llama-cpp", "backend": "cu130"}
 

@@ -67,6 +67,14 @@ def _explained(start: Start, lines: list[str], *, stalled: bool = False) -> Expl
     return explain(lines, causes.of(engine), stalled=stalled, served=served)
 
 
+def known(start: Start) -> list[Explanation]:
+    """Return what each log of a failed start shows; nothing for Docker's errors."""
+    stalled = start.truth.get("ends", "exit") != "exit"
+    if start.truth["engine"] == DOCKER:
+        return []
+    return [_explained(start, lines, stalled=stalled) for lines in _logs(start)]
+
+
 def explained(start: Start) -> list[Explanation]:
     """Return what would be said of a good start, as if it had failed: nothing may be a cause."""
     return [_explained(start, lines) for lines in _logs(start)]

@@ -43,8 +43,10 @@ NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasin
         ),
         (
             "out-of-memory",
-            "an allocation of 60.00 GiB failed: 53.96 GiB of the GPU's 79.18 GiB were free",
-            TAKE_LESS,
+            "an allocation of 60.00 GiB failed: 53.96 GiB of the GPU's 79.18 GiB were free when the KV cache was "
+            "allocated: another program took memory after vLLM had measured it, or it was set too large",
+            "Stop other programs on the node (sparkops stop), or lower gpu-memory-utilization or "
+            "kv-cache-memory-bytes.",
         ),
         (
             "no-device",
@@ -53,7 +55,7 @@ NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasin
         ),
         (
             "no-module",
-            "the image lacks a Python module that the engine imports",
+            "the image lacks a Python module that the engine imports: humming",
             "Add the package that has `humming` to image.packages, or remove it from image.remove; "
             "then build and deploy again.",
         ),
@@ -129,28 +131,28 @@ def test_a_start_that_succeeds_has_no_cause_of_failure(captured: Captured, log: 
         ("NV_ERR_NO_MEMORY", "the engine ran out of GPU memory", TAKE_LESS),
         (
             "vllm: error: unrecognized arguments: --foo",
-            "this vLLM does not accept an argument of serve.args",
+            "this vLLM does not accept an argument of serve.args: --foo",
             "Remove --foo from serve.args, or build a vLLM that accepts it.",
         ),
         (
             "vllm serve: error: argument --tensor-parallel-size/-tp: invalid int value: 'two'",
-            "this vLLM does not accept the value of --tensor-parallel-size",
+            "this vLLM does not accept the value of --tensor-parallel-size/-tp: invalid int value: 'two'",
             "Correct it in serve.args.",
         ),
         (
             "ValueError: Insufficient space in /dev/shm to allocate 160 MB",
-            "the container's shared memory is too small",
+            "the container's shared memory (/dev/shm) is too small",
             "Raise serve.shm_gib in the recipe.",
         ),
         (
             "OSError: [Errno 98] Address already in use",
             "another program uses the port",
-            "Find it with `ss -ltnp` on the node and stop it, or change serve.port.",
+            "Find it with `sudo ss -ltnp` on the node and stop it.",
         ),
         (
             "ptxas fatal   : Unsupported PTX version",
             "the image was built for a newer CUDA than the node's driver supports",
-            "Pin an older CUDA build in the recipe, or update the driver.",
+            "Use an image with an older CUDA (image.base or image.use), or update the driver.",
         ),
         (
             "OSError: [Errno 28] No space left on device",
@@ -180,7 +182,8 @@ def test_any_other_line_has_none(line: str) -> None:
     [
         (
             "docker-26.1-gpus-all-without-toolkit.txt",
-            "the node's Docker lacks the NVIDIA Container Toolkit, which `gpu: runtime` (--gpus) needs",
+            "the node's Docker lacks the NVIDIA Container Toolkit, which `gpu: runtime` (--gpus) needs: it is not "
+            "installed, or its runtime is not registered in this Docker",
             "sudo nvidia-ctk runtime configure --runtime=docker; sudo systemctl restart docker\n",
         ),
         (

@@ -12,7 +12,7 @@ from sparkops.config.startup import Startup
 from sparkops.engines.start_log import Stage
 from sparkops.engines.vllm.start_log import LOG
 from sparkops.node.docker import facts
-from sparkops.serving.startup.verdict import Line, MemorySample, Sample, Watch, advance, memory_csv
+from sparkops.serving.startup.verdict import KEEP_LINES, Line, MemorySample, Sample, Watch, advance, memory_csv
 from tests.places import CAPTURED
 
 LOADING = "Starting to load model /models/q..."
@@ -312,14 +312,12 @@ def test_the_recipe_sets_the_limits(log: Mapping[int, str], ends_at_s: int) -> N
         ),
         (
             Sample(9.0, lines("ValueError: No available memory for the cache blocks."), running=False, exit_code=1),
+            "its process exited with code 1 (stage: loading weights 40 %): "
             "ValueError: No available memory for the cache blocks.",
         ),
-        (
-            Sample(9.0, lines("  CUDA out of memory. Tried to allocate 2 GiB")),
-            "CUDA out of memory. Tried to allocate 2 GiB",
-        ),
+        (Sample(9.0, lines("ValueError: the reason", "EngineCore failed to start.")), "ValueError: the reason"),
     ],
-    ids=["exit", "oom", "restarted", "fatal and exit", "fatal"],
+    ids=["exit", "oom", "restarted", "error and exit", "fatal"],
 )
 def test_a_dead_process_or_a_fatal_line_ends_it_at_once(sample: Sample, failure: str) -> None:
     watch = advance(Watch(Startup(), LOG), Sample(5.0, lines(LOADING, shards(40))))
@@ -407,8 +405,8 @@ def test_a_real_start_ends_healthy_with_its_last_lines_at_hand() -> None:
     assert watch.tail == tuple(log[-300:])
 
 
-def test_of_a_long_log_the_last_300_lines_and_5000_kinds_of_lines_are_kept() -> None:
-    log = [f"line {'x' * number}" for number in range(302)]
+def test_of_a_long_log_the_last_1500_lines_and_5000_kinds_of_lines_are_kept() -> None:
+    log = [f"line {'x' * number}" for number in range(KEEP_LINES + 2)]
     watch = advance(Watch(Startup(), LOG, known_lines=frozenset(map(str, range(4999)))), Sample(9.0, lines(*log)))
 
     assert (watch.tail, len(watch.known_lines)) == (tuple(log[2:]), 5000)

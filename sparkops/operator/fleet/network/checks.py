@@ -48,6 +48,8 @@ MEMLOCK = Kind("MEMLOCK", "RDMA locks the memory that it registers.")
 BEFORE_DEPLOY = (DRIVER, IMAGE, NO_IMAGE, NO_CONTAINER, PORT_TAKEN, NO_MEETING, RAY_OLD, MEMLOCK)
 """Found only before a deploy with several ranks, which has an image to test."""
 
+IN_USE = "ddress already in use"
+"""As strerror of EADDRINUSE, and Python, which writes the first letter small behind an address."""
 SAME_DRIVER = Same(DRIVER, "the NVIDIA driver", "Install the same driver on all nodes; mixed drivers are slow.")
 
 Outcome = str | SparkopsError
@@ -225,7 +227,10 @@ def _judge_rendezvous(
     for taken in report.taken:
         step = f"Find the program: sudo ss -ltnp 'sport = :{taken}'"
         yield PORT_TAKEN.at(rank.node, f"port {taken} is in use", step)
-    if report.problem:
+    if report.problem and not number and IN_USE in report.problem:
+        step = f"Find the program: sudo ss -ltnp 'sport = :{port}'"
+        yield PORT_TAKEN.at(rank.node, f"port {port} is in use, where rank 0 listens for the others", step)
+    elif report.problem:
         what = f"rank {number} cannot reach {head.address}:{port}, rank 0 on {head.node}, from {rank.address}"
         problem = (
             f"{what}: {report.problem}"
@@ -238,6 +243,12 @@ def _judge_rendezvous(
         yield from _judge_ray(rank.node, report)
     if transport is Transport.ROCE:
         yield from _judge_rights(rank.node, report)
+
+
+def without_echoes(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those of other ranks that did not reach a rank 0 that could not listen."""
+    taken = any(finding.code == PORT_TAKEN.code for finding in findings)
+    return [finding for finding in findings if not (taken and finding.code == NO_MEETING.code)]
 
 
 def _judge_ray(node: str, report: RendezvousReport) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ def run(
     due = [*checks.bandwidths(fabric, facts)]
     if len(images) == len(fabric.ranks):
         due += checks.rendezvous(fabric, ranks, images, assets.load_rendezvous())
-    return (*findings, *_try(connected, due, report))
+    return (*findings, *checks.without_echoes(_try(connected, due, report)))
 
 
 def _try(connected: Connected, due: Sequence[Check], report: OnEvent) -> list[Finding]:

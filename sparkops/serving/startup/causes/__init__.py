@@ -1,7 +1,7 @@
 """The catalogue of causes of failed starts below the engines: one file a layer. Pure.
 
-A cause is one object, sparkops.engines.causes.Cause, and has a log in tests/captured. What an engine raises itself is in
-its own folder of sparkops/engines. docs/trouble.md is made from both.
+A cause is one object, sparkops.engines.causes.Cause, with a log in tests/captured. What an engine raises itself is in
+its own folder of sparkops/engines. docs/causes.md is made from both.
 """
 
 from __future__ import annotations

@@ -740,6 +740,12 @@ MOUNTS: tuple[Cause, ...] = (
 
 LIMITS: tuple[Cause, ...] = (
     Cause(
+        r"failed to unshare remaining namespaces: No space left on device",
+        "the kernel's limit on namespaces is used up or 0 (user.max_*_namespaces); the disk is not full",
+        "On the node: sysctl user | grep namespaces; raise the one that is 0 or used up, then deploy again.",
+        source="opencontainers/runc libcontainer/nsenter/nsexec.c",
+    ),
+    Cause(
         r"SHM size can not be less than 0|invalid argument \"?-\S{0,32} for \"--shm-size\"",
         "the size of the container's shared memory (/dev/shm) is negative",
         "Set serve.shm_gib to a positive number of GiB.",
@@ -1130,4 +1136,4 @@ PROGRAM: tuple[Cause, ...] = (
 )
 """Of the program in the container, the command, and what is left."""
 
-CAUSES: tuple[Cause, ...] = (*GPU, *DAEMON, *LIMITS, *MOUNTS, *STORE, *PULL, *PORTS, *PROGRAM)
+CAUSES: tuple[Cause, ...] = (*GPU, *LIMITS, *DAEMON, *MOUNTS, *STORE, *PULL, *PORTS, *PROGRAM)

@@ -27,6 +27,12 @@ def _refused(pattern: str, cause: str, step: str) -> tuple[Cause, Cause]:
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
+        r"HTTP Error 429 thrown",
+        "the hub limits the rate of requests, and this address or account has made too many (429)",
+        "Wait some minutes; download once with sparkops models pull, so that a start asks no hub.",
+        source="huggingface_hub/utils/_http.py",
+    ),
+    Cause(
         r"Still waiting to acquire lock on (\S{1,300})",
         "another process holds the lock of the download {}, or one that was killed left it behind",
         "Stop the other start that downloads the same model, or remove the file on the node; then run `sparkops models "
@@ -222,7 +228,7 @@ CAUSES: tuple[Cause, ...] = (
         rf"resolution|failed to lookup address|dns error|nodename nor "
         rf"servname).{{0,256}}(?:{AT_HUB})|(?:{AT_HUB}).{{0,256}}(?:Failed "
         r"to resolve|NameResolutionError|Name or service not known|name resolution|dns error|failed to "
-        r"lookup)|(?:httpx|httpcore|requests|urllib3)\.?[\w.]{0,64}: .{0,128}(?:Name or service not known|name "
+        r"lookup)|(?:httpx|httpcore2?|requests|urllib3)\.?[\w.]{0,64}: .{0,128}(?:Name or service not known|name "
         r"resolution)",
         "the name of the hub (huggingface.co) cannot be resolved in the container: it has no DNS, or no network",
         "Check DNS and network of the node: `getent hosts huggingface.co`, /etc/resolv.conf. Or download the model "
@@ -278,7 +284,7 @@ CAUSES: tuple[Cause, ...] = (
         rf"route "
         r"to host|Max retries exceeded|RemoteDisconnected|IncompleteRead)|(?:timed out|[Cc]onnection "
         r"(?:refused|reset|aborted)|[Nn]etwork is "
-        r"unreachable).{0,300}(?:huggingface\.co|hf\.co)|(?:httpx|httpcore|requests|urllib3)\.[\w.]{0,64}(?:Timeout|"
+        r"unreachable).{0,300}(?:huggingface\.co|hf\.co)|(?:httpx|httpcore2?|requests|urllib3)\.[\w.]{0,64}(?:Timeout|"
         r"ConnectError|ConnectionError|ProtocolError|ReadError|ChunkedEncodingError|NetworkError)\b",
         "the connection to the hub failed or broke off: no network, a firewall or proxy, or a slow line",
         f"Check the network of the node: `curl -I https://huggingface.co`. {PULL}; then set HF_HUB_OFFLINE=1 in "

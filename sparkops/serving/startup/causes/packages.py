@@ -76,6 +76,12 @@ def _no_library(match: re.Match[str], _: str) -> Advice:
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
+        r"Attempting to import zmq Cython backend, which has not been compiled",
+        "pyzmq in the image is damaged: its compiled part is missing, or is for another Python",
+        "Install it again: pyzmq in image.packages with a version; then build and deploy again.",
+        source="zmq/backend/cython/__init__.py",
+    ),
+    Cause(
         r"module '(cuda\.bindings\.\w{1,64})' has no attribute",
         "cuda-python overwrote {} of cuda-bindings with an older one in the image",
         "Add cuda-python to image.remove of the recipe, or pin both to one version in image.override; lock the recipe "

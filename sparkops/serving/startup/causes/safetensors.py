@@ -17,6 +17,19 @@ SAFETENSORS = r"[Ss]afetensor|deserializing header"
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
+        r"Weight files referenced in index but missing: \{([^}]{1,256})",
+        "the model on the node is incomplete: a shard that its index names is missing ({})",
+        "`sparkops models verify` shows what a node lacks; sparkops models pull (or models copy) completes it.",
+        source="vllm/model_executor/model_loader/default_loader.py",
+    ),
+    Cause(
+        r"^AssertionError$",
+        "the weights and config.json are not of one model: the embedding in the files has another size than vocab_size",
+        "Take config.json and weights from one repository: sparkops models verify, then sparkops models pull.",
+        source="vllm/model_executor/layers/vocab_parallel_embedding.py",
+        beside=r"assert loaded_weight\.shape\[output_dim\] == self\.org_vocab_size",
+    ),
+    Cause(
         r"[Hh]eader ?[Tt]oo ?[Ll]arge",
         "a .safetensors file of the weights has no valid header: it is damaged, or a Git LFS pointer (a text) in place "
         "of the weights",

@@ -197,6 +197,14 @@ CAUSES: tuple[Cause, ...] = (
         source="transformers/tokenization_utils_tokenizers.py",
     ),
     Cause(
+        r"No tokenizer file found",
+        "tokenizer-mode mistral was asked for, and the model has no tokenizer in the format of Mistral (tekken.json or "
+        "tokenizer.model)",
+        "Remove tokenizer-mode from serve.args, or take the repository that has tekken.json (model.id).",
+        source="vllm/tokenizers/mistral.py",
+        beside=r"mistral",
+    ),
+    Cause(
         r"Can't load (?:the )?tokenizer for '([^']{1,256})'|No tokenizer file found|Could not find "
         r"tiktoken\.model|Found 0 files matching the pattern|(?:tiktoken\.model|tokenizer\.tok\.json) not found at",
         "the directory of the model has no complete files of a tokenizer: an incomplete download, or a fine-tune that "
