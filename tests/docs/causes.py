@@ -70,7 +70,7 @@ def page() -> str:
     """Return the page."""
     lines = [HEAD]
     for title, causes in sections().items():
-        lines += [f"## {title}", "", "| message | likely cause | next step | source |", "| --- | --- | --- | --- |"]
+        lines += [f"## {title}", "", "| message | likely cause | next step |", "| --- | --- | --- |"]
         for cause in causes:
             said = _filled(cause.cause) or "with the figures of the message"
             said += " (*another rank*)" if cause.of_others else ""

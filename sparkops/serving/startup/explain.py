@@ -16,6 +16,9 @@ CONTEXT = 20
 """Lines around a root that nothing explains."""
 SHOWN = 500
 """Characters of a root that are shown."""
+MOST = 80_000
+"""Characters of a log that are compared with the catalogue: those of lines that report an error before other ones, from
+the first on. A log of a failed start has 20,000; an engine's output may be anything, and a guard waits for this."""
 LAST = 60
 """Lines at the end of a log in which a start that makes no progress says what it waits for."""
 
@@ -104,8 +107,7 @@ def _first_known(read: Sequence[Entry], found: Sequence[Candidate], causes: Sequ
     asked = [cause for cause in causes if not cause.quiet]
     known = [
         _Known(by_number.get(entry.number) or _of_message(entry, found), cause, match)
-        for entry in read
-        if _may_tell(entry, by_number)
+        for entry in _bounded(read, by_number)
         for cause, match in _matches(entry.text, read, asked)
     ]
     return min(known, key=_order, default=None)
@@ -114,6 +116,16 @@ def _first_known(read: Sequence[Entry], found: Sequence[Candidate], causes: Sequ
 def _order(one: _Known) -> tuple[bool, bool, bool, int]:
     found = one.candidate
     return found.followed, one.cause.of_others, found.rank == OTHERS, found.entry.number
+
+
+def _bounded(read: Sequence[Entry], found: dict[int, Candidate]) -> Iterator[Entry]:
+    """Yield the lines that may tell a cause, up to MOST characters."""
+    left = MOST
+    for entry in sorted((one for one in read if _may_tell(one, found)), key=lambda one: one.number not in found):
+        left -= len(entry.text)
+        if left < 0:
+            return
+        yield entry
 
 
 def _may_tell(entry: Entry, found: dict[int, Candidate]) -> bool:

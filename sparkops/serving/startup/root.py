@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-LONGEST = 4000
-"""Characters of a line that are read."""
+LONGEST = 1200
+"""Characters of a line that are read: a message names its reason before that."""
 COLOUR = re.compile(r"\x1b\[[\d;]{0,16}m")
 PREFIXES = re.compile(
     r"[\d-]{10}T[\d:.]{8,18}Z "  # Docker
