@@ -68,11 +68,10 @@ def accepted(cli: Any, parser: Any, argv: list[str]) -> tuple[Any, str]:
     try:
         with contextlib.redirect_stderr(printed):
             args = parser.parse_args(argv[1:])
-        template = str(args.chat_template or "")
-        if template.startswith(MODELS) and not Path(MODELS).is_dir():
+        args.model = getattr(args, "model_tag", None) or args.model
+        if str(args.chat_template or "").startswith(MODELS) and not Path(str(args.model)).is_dir():
             args.chat_template = None
         cli.validate_parsed_serve_args(args)
-        args.model = getattr(args, "model_tag", None) or args.model
     except SystemExit:
         said = (printed.getvalue().strip() or "refused without a word").splitlines()[-1]
         return None, re.sub(r" at 0x[0-9a-f]+", "", said)

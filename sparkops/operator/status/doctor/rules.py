@@ -498,7 +498,16 @@ AREAS: Mapping[str, Sequence[Kind]] = {
     "network": (
         *(links.LINK_DOWN, checks.NO_RDMA, checks.NO_UVERBS, links.NO_GID, checks.NO_ANSWER, links.SAME_ADDRESS),
         *(links.SUBNET, links.FABRIC_NAMED, environment.ENVIRONMENT, links.MTU, checks.MTU_PATH, kernel_kho),
-        *(kernel_rdma, links.SAME_SUBNET, links.NO_PEER, links.CROSSED, links.HALF_PORT, checks.SLOW_LINK, FIRMWARE),
+        *(
+            kernel_rdma,
+            links.SAME_SUBNET,
+            links.LINK_LOCAL,
+            links.NO_PEER,
+            links.CROSSED,
+            links.HALF_PORT,
+            checks.SLOW_LINK,
+            FIRMWARE,
+        ),
         checks.NO_PING,
     ),
     "disk": (no_model_dir, disk, weights_unread, weights_twice),

@@ -201,8 +201,14 @@ def test_a_rank_that_met_the_others_is_well(pair: Pair) -> None:
         (
             0,
             {"problem": "[Errno 98] Address already in use"},
+            "PORT_TAKEN",
+            "port 29501 is in use, where rank 0 listens for the others",
+        ),
+        (
+            0,
+            {"problem": "[Errno 99] Cannot assign requested address"},
             "NO_MEETING",
-            "rank 0 cannot listen on 192.168.100.10:29501: [Errno 98] Address already in use",
+            "rank 0 cannot listen on 192.168.100.10:29501: [Errno 99] Cannot assign requested address",
         ),
         (
             1,
@@ -314,3 +320,12 @@ def test_a_slower_network_is_measured_by_its_own_speed(tmp_path: Path) -> None:
     assert (
         measured((replace(network, links=(replace(link, ends=slow),)), facts), WRITE_BW.replace("92.56", "22.6")) == []
     )
+
+
+def test_where_rank_0_cannot_listen_the_others_are_no_further_problem() -> None:
+    taken = checks.PORT_TAKEN.at("a", "port 29501 is in use, where rank 0 listens for the others", "")
+    echo = checks.NO_MEETING.at("b", "rank 1 cannot reach rank 0", "")
+    other = checks.MEMLOCK.at("b", "containers may lock little", "")
+
+    assert checks.without_echoes([taken, echo, other]) == [taken, other]
+    assert checks.without_echoes([echo, other]) == [echo, other]
