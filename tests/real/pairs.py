@@ -195,6 +195,25 @@ class Trial:
         assert whole(self.pair, blue, ONE), ranks(self.pair)
         return f"refused after {refused.took_s:.1f} s: {refused.err.strip().splitlines()[-2].strip()}"
 
+    def rank_fails(self) -> str:
+        """Rank 1 reads another config.json than rank 0, which only waits: the reason of rank 1 is named everywhere."""
+        blue, green = self.begin(), self.green()
+        node, file = self.pair.nodes.node("node-2"), f"/srv/models/{green}/config.json"
+        node.exec("sed", "-i.kept", 's/"model_type": "[a-z0-9_]*"/"model_type": "gemma9"/', file)
+        try:
+            way = on(ONE, "--mode", "in-place", "--allow-downtime")
+            failed = self.pair.deploy(*way, model__path=green, serve__executor="mp")
+        finally:
+            node.exec("mv", f"{file}.kept", file)
+        wait_for(lambda: whole(self.pair, blue, ONE), 300, 1)
+        told = (failed.err, self.pair.cli("history", NAME).out, self.pair.cli("status", NAME).out)
+        assert failed.code == 6, failed.err
+        for text in told:
+            assert "node-2" in text, text
+            assert "gemma9" in text, text
+        assert "likely cause: the Transformers in the image is older than the model" in failed.err, failed.err
+        return f"{failed.code}: {next(line for line in failed.err.splitlines() if 'gemma9' in line).strip()[:100]}"
+
     def struck(self, phase: Phase, blow: Callable[[Fleet], None], mend: Callable[[Fleet], None], cause: str) -> str:
         """While a green comes up on two other nodes, something befalls it in `phase`: blue serves on, alone."""
         blue = self.begin()

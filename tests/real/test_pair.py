@@ -64,3 +64,11 @@ def test_a_wrong_interface_is_found_before_anything_is_stopped(trial: Trial) -> 
 def test_a_taken_rendezvous_port_is_found_before_anything_is_stopped(trial: Trial, cli: Cli, nodes: Fleet) -> None:
     pairs.prepare(cli, nodes, "tiny-other")
     trial.taken_port()
+
+
+@pytest.mark.matrix
+def test_the_reason_of_a_rank_that_fails_is_named_and_not_that_of_the_one_that_waits(
+    trial: Trial, cli: Cli, nodes: Fleet
+) -> None:
+    pairs.prepare(cli, nodes, "tiny-other")
+    trial.rank_fails()
