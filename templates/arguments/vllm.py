@@ -33,7 +33,7 @@ TOKENIZERS = (("vllm.tokenizers", "get_tokenizer"), ("vllm.transformers_utils.to
 """Where a vLLM has what reads a tokenizer: from 0.12, and before."""
 OF_THE_GPU = re.compile(r"(?i)\b(cuda|gpus?|devices?|capability|driver|nvml|platform|triton|memory)\b")
 """Words of a refusal that may be about the GPU, which this check does not have."""
-STEPS = ("config", "ranks", "draft", "tokenizer", "template")
+STEPS = ("config", "ranks", "draft", "tokenizer", "template", "adapters", "engine_settings")
 
 
 def cli_args() -> Any:
@@ -75,9 +75,16 @@ def accepted(cli: Any, parser: Any, argv: list[str]) -> tuple[Any, str]:
     except SystemExit:
         said = (printed.getvalue().strip() or "refused without a word").splitlines()[-1]
         return None, re.sub(r" at 0x[0-9a-f]+", "", said)
-    except (TypeError, ValueError, KeyError) as error:
+    except Exception as error:
+        if not isinstance(error, (TypeError, ValueError, KeyError)) and not own(error):
+            raise
         return None, str(error) or repr(error)
     return args, values_problem(args)
+
+
+def own(error: Exception) -> bool:
+    """Return whether an error is of a class of vLLM, with which it refuses."""
+    return type(error).__module__.partition(".")[0] == "vllm"
 
 
 def problem(cli: Any, parser: Any, argv: list[str]) -> str:
@@ -103,8 +110,8 @@ def explained(error: Exception) -> str:
 class Configuration:
     """What vLLM builds from the arguments and the model's files before it loads weights."""
 
-    def __init__(self, args: Any) -> None:
-        self.args = args
+    def __init__(self, args: Any, *, on_platform: bool) -> None:
+        self.args, self.on_platform = args, on_platform
         self.engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs.from_cli_args(args)
         self.model: Any = None
 
@@ -133,12 +140,14 @@ class Configuration:
             with contextlib.suppress(ModuleNotFoundError):
                 get = getattr(importlib.import_module(module), name)
                 break
-        get(
+        tokenizer = get(
             self.model.tokenizer,
             tokenizer_mode=self.model.tokenizer_mode,
             trust_remote_code=self.model.trust_remote_code,
             revision=self.model.tokenizer_revision,
         )
+        if len(tokenizer) < 2:
+            raise ValueError("the tokenizer has no vocabulary: its files are missing")
 
     def template(self) -> None:
         """Parse the chat template that the arguments name, as Transformers does."""
@@ -148,29 +157,43 @@ class Configuration:
             jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(Path(named).read_text())
 
 
-def model_problem(args: Any) -> tuple[str, dict[str, str]]:
+    def adapters(self) -> None:
+        """Look for the adapters that the arguments name by a path."""
+        for module in self.args.lora_modules or ():
+            path = str(getattr(module, "path", ""))
+            if path.startswith("/") and not Path(path).is_dir():
+                raise ValueError(f"lora_modules: {path} does not exist")
+
+    def engine_settings(self) -> None:
+        """Build all settings of the engine, as a start does before its processes begin; many depend on the GPU."""
+        if not self.on_platform:
+            raise ValueError("they depend on the GPU")
+        self.engine.create_engine_config()
+
+
+def model_problem(args: Any, *, on_platform: bool) -> tuple[str, dict[str, str]]:
     """Return why vLLM refuses the model with these arguments, empty if it does not, and the result of each step.
+
+    `on_platform`: vLLM has found the platform itself, as it does on the CPU.
 
     An error of another kind than those with which vLLM refuses, or one that may be about the missing GPU, shows
     nothing: an engine that may start is not refused.
     """
-    refusals = (ValueError, OSError, KeyError, ImportError, importlib.import_module("jinja2").TemplateError)
+    template = importlib.import_module("jinja2").TemplateError
+    refusals = (ValueError, OSError, KeyError, ImportError, NotImplementedError, template)
     steps: dict[str, str] = {}
-    built = Configuration(args)
+    built = Configuration(args, on_platform=on_platform)
     for name in STEPS:
         try:
             getattr(built, name)()
             steps[name] = ""
-        except refusals as error:
-            reason = explained(error)
-            first = reason.partition(". ")[0]
-            if not OF_THE_GPU.search(first) and not moved(error):
-                return reason, {**steps, name: reason}
-            steps[name] = f"not checked without a GPU: {reason}"
-            return "", steps
         except Exception as error:  # noqa: BLE001 - a vLLM that builds in another way is not refused for it
-            steps[name] = f"not checked: {error!r}"[:400]
-            return "", steps
+            if not isinstance(error, refusals) and not own(error):
+                return "", {**steps, name: f"not checked: {error!r}"[:400]}
+            reason = explained(error)
+            if not OF_THE_GPU.search(reason.partition(". ")[0]) and not moved(error):
+                return reason, {**steps, name: reason}
+            return "", {**steps, name: f"not checked without a GPU: {reason}"}
     return "", steps
 
 
@@ -182,6 +205,7 @@ def moved(error: Exception) -> bool:
 def main() -> None:
     os.environ.update(json.loads(sys.argv[3]) if len(sys.argv) > 3 else {})
     detected = importlib.import_module("vllm.platforms").current_platform
+    on_platform = bool(detected.device_type)
     detected.device_type = detected.device_type or sys.argv[1]
     cli = cli_args()
     parser_class = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
@@ -196,7 +220,7 @@ def main() -> None:
             if reason:
                 judged["faults"][name] = [*faults(cli, parser, argv, reason)]
             elif argv is lines[0] and Path(str(args.model)).is_dir():
-                reason, judged["steps"][name] = model_problem(args)
+                reason, judged["steps"][name] = model_problem(args, on_platform=on_platform)
             judged["problems"][name] = reason
             if reason:
                 break

@@ -31,6 +31,8 @@ STEPS: Mapping[str, str] = {
     "draft": "draft model",
     "tokenizer": "tokenizer",
     "template": "chat template",
+    "adapters": "adapters",
+    "engine_settings": "settings of the engine",
 }
 """The steps of templates/arguments, in words."""
 
@@ -70,10 +72,17 @@ def check(connected: Connected, plan: Plan, script: bytes, report: OnEvent) -> C
     if answer.problem:
         problem = f"the engine refuses its configuration, and would end at its start:\n{asked.refusal(answer)}"
         raise NotReady(rank.node, problem, next_step=_step(answer))
-    if unjudged := answer.unjudged or next(filter(None, answer.steps.values()), ""):
-        return Checked(rank.node, unjudged if unjudged.startswith("not checked") else f"not checked: {unjudged}")
+    if answer.unjudged:
+        return Checked(rank.node, f"not checked: {answer.unjudged}")
     known.add(NAME, digest)
-    return Checked(rank.node, f"{ACCEPTED}: {', '.join(STEPS.get(step, step) for step in answer.steps)}")
+    return Checked(rank.node, _result(answer))
+
+
+def _result(answer: Answer) -> str:
+    """Return what the engine has accepted, and what it could not judge."""
+    judged = [STEPS.get(step, step) for step, said in answer.steps.items() if not said]
+    open_ = [f"{STEPS.get(step, step)}: {said}" for step, said in answer.steps.items() if said]
+    return "; ".join([f"{ACCEPTED}: {', '.join(judged)}"] * bool(judged) + open_) or "not checked: no step is known"
 
 
 def _skipped(node: Observed, asked: Arguments) -> str:

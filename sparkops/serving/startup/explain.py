@@ -74,7 +74,7 @@ def explain(
     silent = first is None or first.rank >= OTHERS
     if (stalled or (silent and not served)) and (waiting := _waiting(read, listed, stalled=stalled)):
         return _explained(read, waiting)
-    if first is None:
+    if first is None or (stalled and first.followed):  # what a process survived does not keep it from going on
         return Explanation()
     number = root.told(read, first.entry.number)
     return Explanation(_shown(read[number]), number, None, first.rank == OTHERS)

@@ -27,8 +27,11 @@ from sparkops.operator.fleet.guards import leases
 from tests.examples import CHECKPOINT, HOST, IMAGE_ID, INPUTS, RECIPE, container, node, rank
 
 SCRIPT = assets.load_parser("vllm")
-STEPS = {"config": "", "ranks": "", "draft": "", "tokenizer": "", "template": ""}
-ACCEPTED = "accepted by the engine: config.json, number of ranks, draft model, tokenizer, chat template"
+STEPS = dict.fromkeys(configuration.STEPS, "")
+ACCEPTED = (
+    "accepted by the engine: config.json, number of ranks, draft model, tokenizer, chat template, adapters, "
+    "settings of the engine"
+)
 
 
 @dataclass
@@ -118,7 +121,6 @@ def test_what_the_engine_refuses_is_refused_before_anything_stops(check: Check) 
     ("answer", "why"),
     [
         (said(unjudged="a file of the node"), "a file of the node"),
-        (said(draft="not checked without a GPU: no device"), "without a GPU: no device"),
         (1, "it does not run: no vllm"),
         (137, "it does not run (killed: it needs more memory): no vllm"),
         ({"other": 1}, "expected one JSON object on the last line"),
@@ -167,3 +169,11 @@ def test_an_engine_that_runs_or_cannot_be_asked_is_not(check: Check) -> None:
     assert check(docker, Observed(node(), HOST, (container(rank()),), IMAGE_ID, CHECKPOINT)) is None
     assert check(docker, Observed(node(), HOST, (), None, CHECKPOINT)) is None
     assert docker.asked == []
+
+
+def test_what_needs_the_gpu_is_named_beside_what_was_accepted(check: Check) -> None:
+    found = check(Docker(said(engine_settings="not checked without a GPU: they depend on the GPU")))
+
+    assert found
+    assert found.result.startswith("accepted by the engine: config.json, ")
+    assert found.result.endswith("; settings of the engine: not checked without a GPU: they depend on the GPU")
