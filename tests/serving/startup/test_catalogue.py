@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from sparkops.config.recipe import Recipe
 from sparkops.engines import ENGINES
 from sparkops.engines.causes import Cause
+from sparkops.operator.cli.verbs import GROUPS
 from sparkops.serving.startup import causes, root
 from sparkops.serving.startup.explain import Explanation, explain, of_docker
 from tests.serving.startup import judging, starts
@@ -110,6 +112,27 @@ def test_each_cause_has_its_words_and_its_source() -> None:
         assert cause.source, cause.pattern
         assert cause.explain or (cause.cause and cause.step), cause.pattern
         assert not cause.cause.endswith("."), cause.cause
+
+
+def keys(of: Any, schema: Any, before: str = "") -> Iterator[str]:
+    """Yield the keys of a part of a recipe's schema, with those that they are in."""
+    part = schema["$defs"][of["$ref"].rpartition("/")[2]] if "$ref" in of else of
+    for inner in (*part.get("anyOf", ()), *part.get("allOf", ())):
+        yield from keys(inner, schema, before)
+    for name, value in part.get("properties", {}).items():
+        yield f"{before}{name}"
+        yield from keys(value, schema, f"{before}{name}.")
+
+
+@pytest.mark.unit
+def test_a_step_names_keys_and_verbs_that_exist() -> None:
+    schema = Recipe.model_json_schema()
+    known, verbs = {*keys(schema, schema)}, {name for group in GROUPS.values() for name in group}
+    for cause in catalogue():
+        for key in re.findall(r"\b(?:image|model|serve|memory|probe|swap)\.[a-z_]+\b(?!\.)", cause.step):
+            assert key in known, cause.step
+        for verb in re.findall(r"`sparkops ([a-z]+)", cause.step):
+            assert verb in verbs, cause.step
 
 
 @pytest.mark.unit
