@@ -206,6 +206,14 @@ CAUSES: tuple[Cause, ...] = (
         source=ARGS,
     ),
     Cause(
+        r"No processor registered for architecture: \[?'?(\w{1,64})",
+        "the processor of {} was left out, because the image's sgl-kernel lacks what it imports (FlashAttention 3)",
+        "Take a newer image (image.use), whose sgl-kernel fits the GPU of a Spark, or set enable-multimodal false in "
+        "serve.args to serve text only.",
+        source="sglang/srt/managers/multimodal_processor.py",
+        beside=r"Ignore import error when loading .{0,128}(?:FA3|flash_attn|sgl_kernel)",
+    ),
+    Cause(
         r"No processor registered for architecture: \[?'?(\w{1,64})|Cannot find corresponding multimodal processor",
         "this SGLang has no processor of images and videos for the model {}",
         "Take a newer image (image.use), or set enable-multimodal false in serve.args to serve text only.",

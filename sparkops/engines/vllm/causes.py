@@ -264,6 +264,23 @@ CAUSES: tuple[Cause, ...] = (
         source="vllm/config/device.py",
         beside=r"libtorch_cuda\.so: cannot open|\btorch[ =:]{1,3}[\d.]{1,12}\+cpu\b",
     ),
+    Cause(
+        r"Failed to infer device type",
+        "CUDA cannot be initialized: the libcuda that the process loads does not fit the node's driver: it is that of "
+        "cuda-compat in the image, or the driver was updated without a reboot",
+        "Put the driver's library folder first in LD_LIBRARY_PATH (serve.env), use an image for the driver's CUDA "
+        "(image.use, image.base), or reboot the node after an update of the driver.",
+        source="vllm/config/device.py; cuda.h: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        beside=r"Error 80[34]\b|unsupported display driver / cuda driver combination"
+        r"|forward compatibility was attempted",
+    ),
+    Cause(
+        r"Failed to infer device type",
+        "CUDA cannot be initialized: the node's driver is older than the CUDA of the image",
+        "Use an image with an older CUDA (image.use, image.base), or update the driver and reboot.",
+        source="vllm/config/device.py; torch/cuda/__init__.py",
+        beside=r"driver on your system is too old|CUDA driver version is insufficient",
+    ),
     no_gpu(r"Failed to infer device type", "vllm/config/device.py"),
     *configuration.REFUSED,
     *refused_arguments("vLLM", "build a vLLM that accepts it"),

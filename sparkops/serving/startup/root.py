@@ -119,6 +119,7 @@ WEAK = re.compile(
 """Words of a line that reports an error where no other line does."""
 ENOUGH = 8
 """Calm lines after which the traceback of an unknown process counts as caught."""
+EXPLAINED = -1
 EXPLICIT = "The above exception was the direct cause of the following exception"
 IMPLICIT = "During handling of the above exception, another exception occurred"
 LOOKUPS = re.compile(r"(?:\w{1,64}\.){0,4}(?:KeyError|AttributeError|IndexError|StopIteration)\b")
@@ -242,7 +243,7 @@ def _is_error(text: str) -> bool:
 def _chains(read: Sequence[Entry]) -> dict[int, int]:
     """Return by number of its line each end of a traceback, with the number of its chain.
 
-    The end of a lookup that was caught, and explained by the next exception, is none.
+    That of a lookup that was caught, and is explained by the next exception, is EXPLAINED.
     """
     ends, chain = dict[int, int](), 0
     state: dict[tuple[str, Level], tuple[bool, int, bool]] = {}  # frames, last end of the chain, linked
@@ -251,7 +252,7 @@ def _chains(read: Sequence[Entry]) -> dict[int, int]:
         frames, last, linked = state.get(stream, (False, -1, False))
         if entry.text.startswith((EXPLICIT, IMPLICIT)):
             if entry.text.startswith(IMPLICIT) and last >= 0 and LOOKUPS.match(read[last].text):
-                ends.pop(last, None)
+                ends[last] = EXPLAINED
             state[stream] = (False, last, True)
         elif TRACEBACK.search(entry.text):
             chain = chain if linked else chain + 1
@@ -269,6 +270,8 @@ def _rank(entry: Entry, ends: dict[int, int]) -> int | None:
     text = entry.text
     if entry.code or not text.strip() or TRACEBACK.match(text):
         return None
+    if ends.get(entry.number) == EXPLAINED:
+        return OTHERS
     ended = entry.number in ends
     signal = SIGNALS.search(text) if entry.level is not Level.WARNING or text.startswith("NCCL WARN") else None
     if entry.level is Level.CALM and not (ended or (entry.process and EXCEPTION.match(text))):

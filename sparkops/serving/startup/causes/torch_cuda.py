@@ -365,6 +365,14 @@ LIBRARIES: tuple[Cause, ...] = (
     ),
     Cause(
         r"'_OpNamespace' '(\w{1,64})' object has no attribute '(\w{1,64})'",
+        "the compiled part {0} of the image was built for another torch than the one in it, and did not load",
+        "Use one image with torch and engine of one release (image.use), or take torch out of image.packages and "
+        "image.override, then build and deploy again.",
+        source="torch/_ops.py",
+        beside=r"undefined symbol: _Z",
+    ),
+    Cause(
+        r"'_OpNamespace' '(\w{1,64})' object has no attribute '(\w{1,64})'",
         "the compiled part of the image does not have the operator {0}.{1}: it did not load, was built without it for "
         "this GPU, or is of another release than the Python code",
         "Use one image with engine and kernels of one release (image.use), or build again; image.mods and "
