@@ -55,6 +55,7 @@ case "$docker $(docker --version 2>/dev/null)" in *" buildx "* | *" version 2"[0
 echo "cores $(nproc)"
 awk '/^NVRM/ { for (i = 1; i <= NF; i++) if ($i ~ /^[0-9]+[.][0-9]/) { print "driver", $i; exit } }' \\
   /proc/driver/nvidia/version 2>/dev/null || true
+sed -n 's/.*libcuda[.]so[.]\\([0-9][0-9][0-9][.][0-9.]*\\).*/cdi \\1/p' /etc/cdi/*.yaml /var/run/cdi/*.yaml 2>/dev/null | head -n 1
 awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 """
 )
@@ -156,6 +157,8 @@ class HostFacts:
     """Model of the first GPU as the driver names it in /proc; empty without a driver."""
     driver: str = ""
     """Version of the NVIDIA driver, such as 580.95.05; empty without one, or where it was not read."""
+    cdi: str = ""
+    """Version of the driver whose files the node's CDI specification names; empty without one, or where not read."""
     gpus: tuple[GpuMemory | None, ...] = ()
     """Memory by GPU, as nvidia-smi reports it; None for one that shares the node's memory (GB10: [N/A])."""
     memory_free_gib: float | None = None
@@ -248,6 +251,7 @@ def parse(text: str) -> HostFacts:
             cores=int(values["cores"]) if "cores" in values else None,
             gpu_model=values.get("gpu-model", ""),
             driver=values.get("driver", ""),
+            cdi=values.get("cdi", ""),
             memory_free_gib=int(values["MemFree"]) * KIB / GIB if "MemFree" in values else None,
             gpus=tuple(_gpus(value for key, value in lines if key == "gpu-memory")),
         )

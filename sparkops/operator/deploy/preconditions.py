@@ -150,6 +150,7 @@ def obstacles(rank: Rank, node: Observed, *, provided: bool = False) -> Iterator
     yield from unsuitable(rank, node)
     yield from (error for error in _missing(rank, node) if not (provided and isinstance(error, Lacking)))
     yield from _too_old(rank, node)
+    yield from _other_cdi(rank, node)
     free_gib = node.host.disk_free_gib
     if free_gib is not None and free_gib < COMPILED_GIB:
         problem = f"{free_gib:.1f} GiB are free on Docker's disk, expected {COMPILED_GIB:g} for what an engine compiles"
@@ -187,6 +188,15 @@ def _too_old(rank: Rank, node: Observed) -> Iterator[NotReady]:
     problem = f"the image needs a driver for CUDA {node.requires}; driver {node.host.driver} has {known[0]}.{known[1]}"
     step = "Use an image with an older CUDA (image.base or image.use), or update the driver and reboot."
     yield NotReady(rank.node, problem, next_step=step)
+
+
+def _other_cdi(rank: Rank, node: Observed) -> Iterator[NotReady]:
+    """Yield that the CDI specification names files of another driver: after an update Docker cannot mount them."""
+    facts = node.host
+    if node.config.gpu == "cdi" and facts.driver and facts.cdi and facts.cdi != facts.driver:
+        problem = f"the CDI specification is of driver {facts.cdi}, and the node has {facts.driver}"
+        step = "On the node: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        yield NotReady(rank.node, problem, next_step=step)
 
 
 class Lacking(NotReady):

@@ -209,3 +209,21 @@ def test_an_engine_is_not_started_on_a_full_disk() -> None:
 
     assert str(refused) == "n1: 0.4 GiB are free on Docker's disk, expected 1 for what an engine compiles"
     assert refused.next_step == "sparkops prune; docker system df, on the node"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cdi", "refused"),
+    [("cdi", "570.86.10", True), ("cdi", "580.95.05", False), ("cdi", "", False), ("devices", "570.86.10", False)],
+)
+def test_a_cdi_specification_of_another_driver_is_found_before_docker_meets_it(
+    gpu: str, cdi: str, *, refused: bool
+) -> None:
+    on = observed(gpu=gpu, driver="580.95.05", cdi=cdi)
+    found = [
+        error for error in find_obstacles(on, image={"torch": CUDA}, memory={"claim_gib": 1}) if "CDI" in str(error)
+    ]
+
+    assert [str(error) for error in found] == (
+        ["n1: the CDI specification is of driver 570.86.10, and the node has 580.95.05"] if refused else []
+    )
+    assert all(error.next_step.endswith("--output=/etc/cdi/nvidia.yaml") for error in found)
