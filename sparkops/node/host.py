@@ -55,7 +55,8 @@ case "$docker $(docker --version 2>/dev/null)" in *" buildx "* | *" version 2"[0
 echo "cores $(nproc)"
 awk '/^NVRM/ { for (i = 1; i <= NF; i++) if ($i ~ /^[0-9]+[.][0-9]/) { print "driver", $i; exit } }' \\
   /proc/driver/nvidia/version 2>/dev/null || true
-sed -n 's/.*libcuda[.]so[.]\\([0-9][0-9][0-9][.][0-9.]*\\).*/cdi \\1/p' /etc/cdi/*.yaml /var/run/cdi/*.yaml 2>/dev/null | head -n 1
+sed -n 's/.*libcuda[.]so[.]\\([0-9][0-9][0-9][.][0-9.]*\\).*/cdi \\1/p' \\
+  /etc/cdi/*.yaml /var/run/cdi/*.yaml 2>/dev/null | head -n 1
 awk '$4 == "0A" {print "listen", substr($2, index($2, ":") + 1)}' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 """
 )
