@@ -132,7 +132,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         r"(?:fatal error: |cannot open source file \""
-        r"|could not open source file \")([\w./-]{0,128}deep_gemm[\w./-]{0,128})",
+        r"|could not open source file \"|Failed to open: )([\w./-]{0,128}deep_gemm[\w./-]{0,128})",
         "the DeepGEMM of the image has no kernel source for this GPU (sm_121): {}",
         NO_DEEP_GEMM,
         source="spark-arena/sparkrun#220",
