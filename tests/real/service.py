@@ -166,7 +166,11 @@ class Service:
 
     @contextmanager
     def untouched(self, **load: Any) -> Iterator[None]:
-        """Holds that meanwhile nobody but the release that serves now answers, always well, and that it never stops."""
+        """Holds that meanwhile nobody but the release that serves now answers, always well, and that it never stops.
+
+        The one before it may still end: a deploy ends with the promotion.
+        """
+        wait_for(lambda: len(self.running()) == 1, PATIENCE_S, 0.2)
         (before,) = self.running()
         with self.load(**{"rate": 20, "streams": 4, **load}) as background:
             background.wait_for(10)
