@@ -9,7 +9,8 @@ import pytest
 from sparkops.engines.causes import Advice
 from sparkops.engines.vllm.causes import TAKE_LESS
 from sparkops.serving.startup import causes
-from sparkops.serving.startup.explain import MOST, explain, of_docker
+from sparkops.serving.startup import explain as module
+from sparkops.serving.startup.explain import explain, of_docker
 
 Captured = Callable[[str], str]
 STOP = "Stop the processes that use the memory (on the node: nvidia-smi, docker ps, free -g)"
@@ -217,9 +218,10 @@ def test_another_error_of_docker_has_none() -> None:
     assert of_docker("Error response from daemon: No such container: x") is None
 
 
-def test_an_endless_log_is_compared_up_to_a_bound() -> None:
+def test_an_endless_log_is_compared_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine may print anything, and a guard waits for the comparison."""
-    filling = [f"x: error: {'y' * 1000}"] * (2 * MOST // 1000)
+    monkeypatch.setattr(module, "MOST", 3000)
+    filling = [f"x: error: {'y' * 1000}"] * 4
     line = "ModuleNotFoundError: No module named 'humming'"
 
     assert explain([line, *filling], causes.of("vllm")).root == line
