@@ -217,7 +217,8 @@ class Engines:
         if not gpu_use.wanted(recipe):
             return ""
         with closing(Engine(self.node)) as engine:
-            lines = [*_lines(engine.log(container.name, since=container.started_at))]
+            log = engine.log(container.name, since=container.started_at, tail=LOG_LINES)
+        lines = [*_lines(log)]
         problem = gpu_use.left_out(lines)
         if not problem:
             try:

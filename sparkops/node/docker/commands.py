@@ -257,12 +257,17 @@ def remove_image(name: str) -> Command:
     return docker("rmi", name)
 
 
+def memory_limit(gib: int) -> tuple[str, str]:
+    """Return the options that bound the memory of a container, without swap."""
+    return f"--memory={gib}g", f"--memory-swap={gib}g"
+
+
 def check_image(image: str, script: bytes, *arguments: str, models: str = "", memory_gib: int = GATE_GIB) -> Command:
     """Run a Python script inside an image as the engine's user, without network, and remove the container.
 
     `models`: the node's model directory, which it sees as an engine does; empty for none. `memory_gib`: its limit.
     """
-    limits = (f"--memory={memory_gib}g", f"--memory-swap={memory_gib}g", "--cpu-shares=64")  # an engine may serve
+    limits = (*memory_limit(memory_gib), "--cpu-shares=64")  # an engine may serve
     mounted = (f"--volume={models}:{MODELS}:ro",) if models else ()
     options = ("--rm", "--interactive", "--network=none", *RIGHTS, *limits, f"--env=HOME={runtime.HOME}", *mounted)
     return docker("run", *options, "--entrypoint=python", image, "-", *arguments, timeout_s=600.0, stdin=script)

@@ -131,7 +131,7 @@ def plan(
 ) -> None:
     """Preview a deploy
 
-    Changes nothing.
+    Changes nothing. For new inputs the engine builds its configuration once, in a container of its own.
 
     Exit code 5 if the deploy would be refused.
 

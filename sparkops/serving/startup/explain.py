@@ -38,9 +38,10 @@ class Explanation:
     """The entry of the catalogue that explains the root."""
 
     def around(self, lines: Sequence[str]) -> Sequence[str]:
-        """Return the lines around the root; the last ones where the log shows no error."""
+        """Return the lines around the root, most of them after it; the last ones where the log shows no error."""
         place = len(lines) - 1 if self.number is None else self.number
-        return [*root.around(lines, place, CONTEXT)]
+        first = max(0, min(place - CONTEXT // 4, len(lines) - CONTEXT))
+        return lines[first : first + CONTEXT]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def explain(
     known = _first_known(read, found, listed)
     if known and _explains(known, first):
         return _explained(read, known)
-    silent = first is None or first.rank >= OTHERS
+    silent = first is None or first.rank == OTHERS
     if (stalled or (silent and not served)) and (waiting := _waiting(read, listed, stalled=stalled)):
         return _explained(read, waiting)
     if first is None or (stalled and first.followed):  # what a process survived does not keep it from going on
@@ -83,11 +84,13 @@ def explain(
 def of_docker(printed: str) -> Advice | None:
     """Return the known cause in what a command of Docker printed; None if unknown."""
     read = root.entries(printed.splitlines())
-    by_cause = ((cause, entry) for cause in DOCKER for entry in read)  # the lines of one error are one message
-    for cause, entry in by_cause:
-        for _, match in _matches(entry.text, read, (cause,)):
-            return cause.advice(match, printed)
-    return None
+    found = (
+        cause.advice(match, printed)
+        for cause in DOCKER  # first: the lines of one error are one message
+        for entry in read
+        for _, match in _matches(entry.text, read, (cause,))
+    )
+    return next(found, None)
 
 
 def _explained(read: Sequence[Entry], known: _Known) -> Explanation:
@@ -139,7 +142,7 @@ def _of_message(entry: Entry, found: Sequence[Candidate]) -> Candidate:
     """Return a line of a longer message as a candidate, which is caught if the line before it is."""
     before = next((one for one in reversed(found) if one.entry.number < entry.number), None)
     near = before is not None and entry.number - before.entry.number < 40
-    return Candidate(entry, 1, bool(before and near and before.followed))
+    return Candidate(entry, LOGGED, bool(before and near and before.followed))
 
 
 def _matches(text: str, read: Sequence[Entry], causes: Iterable[Cause]) -> Iterator[tuple[Cause, re.Match[str]]]:
@@ -169,16 +172,11 @@ def _explains(known: _Known, first: Candidate | None) -> bool:
 
 
 def _waiting(read: Sequence[Entry], causes: Sequence[Cause], *, stalled: bool) -> _Known | None:
-    """Return the last line that says what a start waits for.
-
-    A calm one tells nothing of a start that ended later, unless its process did nothing else.
-    """
+    """Return the last line that says what a start waits for; of one that ended, only if nothing went on after it."""
     waits = [cause for cause in causes if cause.quiet]
-    later = set[str]()
     for entry in reversed(read[-LAST:]):
         for cause, match in _matches(entry.text, read, waits):
-            if stalled or not later:
-                return _Known(Candidate(entry, LOGGED, followed=False), cause, match)
-        if entry.level is Level.CALM and not entry.text.startswith("NCCL "):
-            later.add(entry.process)
+            return _Known(Candidate(entry, LOGGED, followed=False), cause, match)
+        if not stalled and entry.level is Level.CALM and not entry.text.startswith("NCCL "):
+            return None
     return None

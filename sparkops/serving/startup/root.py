@@ -8,7 +8,7 @@ another process, and errors that only say that a program below them failed, coun
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -128,12 +128,8 @@ VALIDATION = re.compile(r"\bvalidation errors? for \w")
 VALUE_ERROR = re.compile(
     r"\s{0,8}(?:Value|Assertion) error, |\s{0,8}Input should be |\s{0,8}\S.{0,512}\[type=\w{1,64}, input_value="
 )
-
-
 NO_WORDS = re.compile(r"(?:\w{1,64}\.){0,8}\w{1,64}:? {0,8}")
 """The end of a traceback without a message on its line."""
-
-
 USAGE = re.compile(r"usage: |\s{1,64}\[-")
 """The list of arguments that argparse prints before its error."""
 
@@ -299,9 +295,3 @@ def told(read: Sequence[Entry], number: int) -> int:
     if NO_WORDS.fullmatch(text):
         return next((entry.number for entry in same[:4] if entry.text.strip(" -=*#\t")), number)
     return number
-
-
-def around(lines: Sequence[str], number: int, most: int = 20) -> Iterator[str]:
-    """Yield the lines around the root, most of them after it, without frames of tracebacks if those fill the place."""
-    first = max(0, min(number - most // 4, len(lines) - most))
-    yield from lines[first : first + most]

@@ -107,7 +107,10 @@ def advance(watch: Watch, sample: Sample) -> Watch:
 
 def explanation(watch: Watch) -> Explanation:
     """Return what the log says of the failure: its root, and its cause if that is known."""
-    stalled = not watch.fatal and not watch.failure.startswith(EXITED)
+    return _explain(watch, stalled=not watch.fatal and not watch.failure.startswith(EXITED))
+
+
+def _explain(watch: Watch, *, stalled: bool) -> Explanation:
     return explain(watch.tail, watch.causes, stalled=stalled, served=watch.stage is Stage.SERVING)
 
 
@@ -176,7 +179,7 @@ def _end(watch: Watch, sample: Sample) -> str:
     """Return how the process ended, with its last error unless the kernel killed it."""
     if sample.oom_killed:
         return f"its process was OOM-killed (stage: {watch.text})"
-    error = explain(watch.tail, watch.causes, served=watch.stage is Stage.SERVING).root
+    error = _explain(watch, stalled=False).root
     return f"{EXITED} with code {sample.exit_code} (stage: {watch.text})" + (f": {error}" if error else "")
 
 

@@ -53,8 +53,8 @@ ROWS: Mapping[str, str] = {
 
 def read_versions(image: str) -> Command:
     """Print the versions in a foreign image, as the engine's user, without network and with bounded memory."""
-    memory = (f"--memory={commands.GATE_GIB}g", f"--memory-swap={commands.GATE_GIB}g")
-    options = ("--rm", "--interactive", "--network=none", *commands.RIGHTS, *memory)
+    limit = commands.memory_limit(commands.GATE_GIB)
+    options = ("--rm", "--interactive", "--network=none", *commands.RIGHTS, *limit)
     argv = ("run", *options, "--entrypoint=sh", image, "-c", START)
     return commands.docker(*argv, timeout_s=TIMEOUT_S, stdin=SCRIPT)
 
