@@ -21,12 +21,14 @@ class WriteJournal:
 
 @dataclass(frozen=True, slots=True)
 class PointSlot:
-    """Leader: point a slot without traffic at a release."""
+    """Leader: point a slot at a release. Of the slot with the traffic only replicas change: the others serve on."""
 
     deployment: Deployment
 
     def __str__(self) -> str:
-        return f"gateway point {self.deployment.slot} {self.deployment.release}"
+        to = self.deployment
+        several = f" on {' and '.join(rank.node for rank in to.heads)}" if len(to.replicas) > 1 else ""
+        return f"gateway point {to.slot} {to.release}{several}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,13 @@ class SwitchTraffic:
 
 @dataclass(frozen=True, slots=True)
 class CutRequests:
-    """Leader: end the requests in progress in a release."""
+    """Leader: end the requests in progress in a release; `left`: only those in replicas that its slot has lost."""
 
     deployment: Deployment
+    left: bool = False
 
     def __str__(self) -> str:
-        return f"gateway cut {self.deployment.slot}"
+        return f"gateway cut {self.deployment.slot}{' left' if self.left else ''}"
 
 
 FrontEffect = PointSlot | SwitchTraffic | CutRequests

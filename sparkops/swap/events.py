@@ -77,7 +77,19 @@ def _swap(old: Swap | None, new: Swap | None) -> Iterator[SwapEvent]:
     if old is None or (old.key, old.phase) != (new.key, new.phase):
         yield SwapEvent("phase", f"{new.target.release}: {new.phase}", more=_phase(new))
         if new.phase is Phase.PROMOTE and not new.retries:  # a return and a restart are told as such
-            yield SwapEvent("note", f"{new.target.release} is promoted", more=noted(Code.PROMOTED, new.target.release))
+            yield _promoted(new)
+
+
+def _promoted(swap: Swap) -> SwapEvent:
+    """Return that a release is promoted, or that replicas of it are, while others are still of the one before."""
+    release = swap.target.release
+    if swap.goal is None:
+        return SwapEvent("note", f"{release} is promoted", more=noted(Code.PROMOTED, release))
+    follow = len(swap.goal.less(swap.target.replicas).replicas)
+    where = " and ".join(sorted(swap.coming.nodes))
+    return SwapEvent(
+        "note", f"{release} serves on {where or 'fewer nodes'}; {follow} of {len(swap.goal.replicas)} follow"
+    )
 
 
 def _phase(swap: Swap) -> dict[str, Any]:
@@ -86,7 +98,7 @@ def _phase(swap: Swap) -> dict[str, Any]:
         "phase": swap.phase.value,
         "release": swap.target.release,
         "replaces": swap.source.release if swap.source and not swap.restarts else "",
-        "nodes": [rank.node for rank in swap.target.ranks],
+        "nodes": [rank.node for rank in (swap.coming if swap.coming.replicas else swap.target).ranks],
         "mode": swap.way,
     }
 

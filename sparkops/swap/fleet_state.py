@@ -91,11 +91,13 @@ class GatewayView:
     active: Slot | None = None
     """The slot that the map names; None: no slot, so that requests wait or get 503."""
     slots: Mapping[Slot, str] = field(default_factory=dict)
-    """The release that each slot's servers belong to, at the addresses that the journal knows."""
+    """The mark of the release that each slot's servers belong to, at the addresses that the journal knows."""
     answers: Mapping[Slot, Answer] = field(default_factory=dict)
     """Whether the release of a slot answers a real completion."""
     open: Mapping[Slot, int] = field(default_factory=dict)
     """Requests in progress in the release of a slot, in every HAProxy worker."""
+    left: Mapping[Slot, int] = field(default_factory=dict)
+    """Requests in progress in replicas that a slot has lost."""
     failures: Mapping[Slot, str] = field(default_factory=dict)
     """What failed of a release that does not answer: the request or check, with what was got instead. Bounded."""
     held: str = ""
@@ -105,7 +107,7 @@ class GatewayView:
 
     def has(self, deployment: Deployment) -> bool:
         """Return whether the slot of a release has this release: one id may have been deployed in both slots."""
-        return self.slots.get(deployment.slot) == deployment.release
+        return self.slots.get(deployment.slot) == deployment.mark
 
     def serves(self, deployment: Deployment) -> bool:
         """Return whether requests go to a release."""
@@ -128,6 +130,10 @@ class GatewayView:
     def requests(self, deployment: Deployment) -> int | None:
         """Return the number of requests in progress in a release; None where they cannot be counted."""
         return self.open.get(deployment.slot) if self.has(deployment) else None
+
+    def requests_left(self, rest: Deployment) -> int | None:
+        """Return the number of requests in progress in the replicas that left `rest`; None as above."""
+        return self.left.get(rest.slot) if self.has(rest) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ def worker_loaded(node: str, container: str, journal: Journal | None) -> Answer:
     if journal is None:
         return Answer.UNKNOWN
     swap = journal.swap
-    starts = swap and not swap.reached(Phase.VERIFY) and (node, container) in {rank.place for rank in swap.target.ranks}
+    starts = swap and not swap.reached(Phase.VERIFY) and (node, container) in {rank.place for rank in swap.coming.ranks}
     return Answer.NO if starts else Answer.YES
 
 

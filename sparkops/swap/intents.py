@@ -10,6 +10,7 @@ from sparkops.swap.journal import ROLLBACK, Journal, present
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
 from sparkops.swap.orders import traffic
 from sparkops.swap.phases import ended, leased
+from sparkops.swap.rolling import next_step
 
 MOST_SENDER = 128
 """Most characters of a sender, and of the verb of a deploy: both are kept in the journal, and shown to people."""
@@ -242,14 +243,18 @@ def _unreached(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
 def _misfit(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
     """Return why the mode cannot replace the active release; empty if it can."""
     active, taken = journal.active, fleet.gateway.active if fleet.gateway else None
-    if taken is intent.target.slot and active != intent.target:
+    rolls = intent.mode is Mode.ROLLING
+    if taken is intent.target.slot and active != intent.target and not rolls:
         return f"slot {taken} has the traffic"
     if intent.mode is Mode.FIRST:
         return ""
     if active is None or journal.unfinished:
         return f"mode {intent.mode} needs a promoted release, and no swap in progress"
-    if active.slot == intent.target.slot:
+    if (active.slot == intent.target.slot) is not rolls:
         return f"slot {active.slot} is that of the active release"
+    if rolls:
+        kept = next_step(active, intent.target).only(active.replicas).replicas
+        return "" if kept else "no replica serves while the others are replaced"
     shared = active.nodes & intent.target.nodes
     return f"mode {intent.mode} does not fit these nodes" if bool(shared) == (intent.mode is Mode.ACROSS) else ""
 
@@ -257,7 +262,7 @@ def _misfit(journal: Journal, intent: Deploy, fleet: FleetState) -> str:
 def fails(journal: Journal, fleet: FleetState) -> bool:
     """Return whether clients get no answers, or those of a program that took an engine's port; unknown is not no."""
     swap = journal.swap
-    if swap and swap.reached(Phase.SWITCH) and ended(journal, swap, fleet):
+    if swap and swap.reached(Phase.SWITCH) and not swap.kept and ended(journal, swap, fleet):
         return True
     return fleet.gateway is not None and fleet.gateway.answer(traffic(journal)) is Answer.NO
 

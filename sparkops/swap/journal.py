@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
+from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec, Replica
+from sparkops.swap.rolling import next_step
 
 SCHEMA = 2
 Present = TypeVar("Present")
@@ -55,11 +56,17 @@ class Swap:
     previous: Deployment | None = None
     """The previous release before this swap."""
     why: str = ""
+    kept: tuple[Replica, ...] = ()
+    """Replicas of source and target that serve on, untouched."""
+    goal: Deployment | None = None
+    """What the target is a step to; None where this swap is the last step, or the only one."""
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         """The phases that this swap goes through."""
-        skipped = {Phase.WORKERS} if self.target.alone else set()
+        skipped = {Phase.WORKERS} if self.coming.alone else set()
+        if not self.coming.replicas:
+            skipped |= {Phase.PREPARE, Phase.START, Phase.LOAD, Phase.VERIFY, Phase.BAKE}
         if self.retries:
             skipped |= {Phase.PREPARE, Phase.BAKE, *((Phase.PROMOTE,) if self.restarts else ())}
         return tuple(phase for phase in PHASES[self.mode] if phase not in skipped)
@@ -84,6 +91,26 @@ class Swap:
         return self.source == self.target
 
     @property
+    def coming(self) -> Deployment:
+        """The part of the target that starts."""
+        return self.target.less(self.kept) if self.kept else self.target
+
+    @property
+    def leaving(self) -> Deployment | None:
+        """The part of the source that is replaced."""
+        return self.source.less(self.kept) if self.kept and self.source else self.source
+
+    @property
+    def rest(self) -> Deployment | None:
+        """The part of the source that serves on while the other part is replaced; None without any."""
+        return self.source.only(self.kept) if self.kept and self.source else None
+
+    @property
+    def proving(self) -> Deployment:
+        """What must answer through the gateway before the switch: in the other slot where replicas serve in its own."""
+        return replace(self.coming, slot=self.target.slot.other) if self.kept else self.target
+
+    @property
     def retries(self) -> bool:
         """Whether a start that fails is retried: there is no other release to return to."""
         return self.reverting or self.restarts
@@ -97,17 +124,22 @@ class Swap:
     def before(self) -> Deployment | None:
         """The previous release once the target is promoted. A move of a release keeps the one that served before it.
 
-        So does a start after a stop, where nothing serves.
+        So does a start after a stop, where nothing serves, and a step that changes replicas of one release.
         """
         source, previous = self.source, self.previous
         moved = source is None or source.release == self.target.release
-        kept = previous is not None and previous.release != self.target.release
+        kept = bool(self.kept) or (previous is not None and previous.release != self.target.release)
         return previous if self.reverting or (moved and kept) else source
 
     @property
     def stops_source(self) -> bool:
         """Whether the source's containers are stopped before the target starts."""
-        return self.mode is Mode.IN_PLACE
+        return self.mode.stops_source
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether what leaves has lost the traffic, by plan, and what comes does not have it yet."""
+        return self.stops_source and self.reached(Phase.QUIESCE) and not self.reached(Phase.SWITCH)
 
     @property
     def keeps_source(self) -> bool:
@@ -130,8 +162,8 @@ class Swap:
 
     @property
     def offline(self) -> bool:
-        """Whether the source has lost the traffic, by plan, and the target does not have it yet."""
-        return self.stops_source and self.reached(Phase.QUIESCE) and not self.reached(Phase.SWITCH)
+        """Whether no release has the traffic, by plan."""
+        return self.withdrawn and not self.kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +227,12 @@ class Journal:
         return tuple(dict.fromkeys(deployment for deployment in releases if deployment))
 
     @property
+    def pointed(self) -> tuple[Deployment, ...]:
+        """What a slot of the gateway may point at: the releases, and the parts of them during a rolling update."""
+        parts = (self.swap.rest, self.swap.proving) if self.swap and self.swap.kept else ()
+        return tuple(dict.fromkeys((*self.deployments, *(part for part in parts if part and part.replicas))))
+
+    @property
     def halting(self) -> tuple[RankSpec, ...]:
         """The containers of a service without releases that may still run. Nodes that were given up do not count."""
         return () if self.deployments else tuple(rank for rank in self.stopped if rank.node not in self.without)
@@ -230,34 +268,48 @@ class Journal:
         return f"{self.term}.{self.starts + 1}"
 
     def _stopped(self, ranks: Iterable[RankSpec]) -> tuple[RankSpec, ...]:
-        places = {rank.place for rank in self.stopped}
-        return (*self.stopped, *(rank for rank in ranks if rank.place not in places))
+        known = {rank.place for rank in self.stopped}
+        fresh = {rank.place: rank for rank in ranks if rank.place not in known}
+        return (*self.stopped, *fresh.values())
 
     def begun(
         self, intent: str, mode: Mode, target: Deployment, *, automatic: bool, retire: Iterable[RankSpec] = ()
     ) -> Journal:
-        """Begin a swap to `target`. `retire`: containers of earlier releases that must not run any more.
+        """Begin a swap to `target`, or the first step to it. `retire`: containers that must not run any more.
 
         What was to stop before stops, a container of `target` as well: it may be about to end.
         """
         again = self.active is None and self.previous is not None and self.previous.release == target.release
         previous = self.earlier if again else self.previous
-        swap = Swap(
-            intent, mode, target, self.active, self._key(), PHASES[mode][0], automatic=automatic, previous=previous
-        )
-        started = {rank.place for rank in target.ranks}
+        swap = self._begun(intent, mode, target, automatic=automatic, previous=previous)
+        started = {rank.place for item in (target, swap.source) if item for rank in item.ranks}
         stopped = self._stopped(rank for rank in retire if rank.place not in started)
         fresh = {"trouble": "", "restarts": 0, "forgotten": False}
         return self.noted(intent, "accepted", swap=swap, stopped=stopped, starts=self.starts + 1, **fresh)
+
+    def _begun(
+        self, intent: str, mode: Mode, goal: Deployment, *, automatic: bool, previous: Deployment | None
+    ) -> Swap:
+        source, target = self.active, goal
+        kept: tuple[Replica, ...] = ()
+        if mode is Mode.ROLLING and source:
+            target = next_step(source, goal)
+            kept = tuple(replica for replica in source.replicas if replica in target.replicas)
+        swap = Swap(intent, mode, target, source, self._key(), Phase.PREPARE, automatic=automatic, previous=previous)
+        swap = replace(swap, kept=kept, goal=goal if target != goal else None)
+        return swap if swap.coming.replicas else replace(swap, phase=Phase.QUIESCE)
 
     def pauses(self, rested_s: float) -> bool:
         """Return whether the next restart within the budget is not due yet. `rested_s`: seconds since the last one."""
         return self.restarts > 0 and rested_s < PAUSES_S[self.restarts - 1]
 
-    def restarted(self, why: str = "") -> Journal:
-        """Stop and start every rank of the active release, since one of several ended, or the release is dead."""
-        active, key = present(self.active), self._key()
-        swap = Swap(f"restart {key}", Mode.IN_PLACE, active, active, key, Phase.QUIESCE, why=why)
+    def restarted(self, why: str = "", kept: tuple[Replica, ...] = ()) -> Journal:
+        """Stop and start every rank of the active release, since one of several ended, or the release is dead.
+
+        `kept`: its replicas that serve on.
+        """
+        active, key, mode = present(self.active), self._key(), Mode.ROLLING if kept else Mode.IN_PLACE
+        swap = Swap(f"restart {key}", mode, active, active, key, Phase.QUIESCE, why=why, kept=kept)
         return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
 
     def advanced(self) -> Journal:
@@ -265,7 +317,7 @@ class Journal:
         swap = present(self.swap)
         phase = swap.following
         if phase is None:
-            return self.settled(swap.why)
+            return self._next_step(swap) if swap.goal else self.settled(swap.why)
         changes: dict[str, Any] = {"swap": replace(swap, phase=phase), "trouble": ""}
         if phase is Phase.PROMOTE:
             changes |= {"active": swap.target, "previous": swap.before, "restarts": 0, "earlier": None}
@@ -273,6 +325,13 @@ class Journal:
         if phase is Phase.RETIRE and not swap.reverting:  # the old release is only kept warm
             changes["outcomes"] = self._with(swap.intent, "done", swap.why)
         return self.changed(**changes)
+
+    def _next_step(self, swap: Swap) -> Journal:
+        """Begin the step after this one. What has left must not run any more."""
+        goal = present(swap.goal)
+        following = self._begun(swap.intent, swap.mode, goal, automatic=True, previous=self.previous)
+        left = swap.leaving.ranks if swap.leaving else ()
+        return self.changed(swap=following, stopped=self._stopped(left), starts=self.starts + 1, trouble="")
 
     def _left_by(self, swap: Swap) -> str:
         """Return what the last rollback has left, once a swap is promoted; to return to it by name ends that."""
@@ -294,25 +353,28 @@ class Journal:
         beside each other, so that the one that is returned to starts in place of the other one.
         """
         swap = present(self.swap)
-        if ended and swap.reached(Phase.SWITCH):
+        if ended and swap.reached(Phase.SWITCH) and not swap.stops_source:
             swap = replace(swap, mode=Mode.IN_PLACE)
         if swap.source is None and swap.reached(Phase.SWITCH):
             return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
         if swap.keeps_source or (swap.retries and not swap.stops_source):
             return self.settled(why)
+        if self.restarts >= RESTARTS and swap.kept:
+            return self.settled(swap.why or why)
         if self.restarts >= RESTARTS:
             return self if self.trouble else self.changed(trouble=why)
         back = swap if swap.retries else replace(swap, target=present(swap.source), source=swap.target, reverting=True)
-        back = replace(back, phase=_entry(swap), key=self._key(), why=why)
+        back = replace(back, goal=None, phase=_entry(swap), key=self._key(), why=why)
         return self.changed(swap=back, starts=self.starts + 1, restarts=self.restarts + swap.retries, trouble="")
 
     def settled(self, why: str) -> Journal:
         """End the swap: what is promoted stays, the other release stops."""
         swap = present(self.swap)
         promoted = self.active == swap.target
-        other = swap.source if promoted else swap.target
-        ranks = other.ranks if other and other != self.active else ()
-        return self._over(ranks, "reverted" if promoted == swap.reverting else "done", why)
+        other = swap.leaving if promoted else swap.coming
+        ranks = other.ranks if other and not swap.restarts else ()
+        fails = promoted == swap.reverting or swap.goal is not None
+        return self._over(ranks, "reverted" if fails else "done", why)
 
     def ended(self) -> Journal:
         """Give up a service whose last release is lost: the rest of its swap stops."""
@@ -348,6 +410,6 @@ def present(value: Present | None) -> Present:
 
 def _entry(swap: Swap) -> Phase:
     """Return the first phase of a revert. In place the source may be about to end from FREE on: it starts again."""
-    if swap.mode is Mode.IN_PLACE and (swap.retries or swap.reached(Phase.FREE)):
+    if swap.stops_source and (swap.retries or swap.reached(Phase.FREE)):
         return Phase.FREE if swap.offline and swap.phase is not Phase.QUIESCE else Phase.QUIESCE
     return Phase.SWITCH

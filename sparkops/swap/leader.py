@@ -85,12 +85,12 @@ def _unset(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
 
 def _waits(swap: Swap, fleet: FleetState) -> str:
     """Return what a phase waits for, as far as reports say it."""
-    for rank in swap.target.ranks:
+    for rank in swap.coming.ranks:
         report = fleet.reports.get(rank.node)
         if report and (problem := report.engine(rank.container).problem):
             return f"{rank.node}: {problem}"
-    work = leased(swap.target, fleet) if swap.phase is Phase.PREPARE else ""
-    return work or queued(swap.target, fleet) or f"no progress in phase '{swap.phase}'"
+    work = leased(swap.coming, fleet) if swap.phase is Phase.PREPARE else ""
+    return work or queued(swap.coming, fleet) or f"no progress in phase '{swap.phase}'"
 
 
 def _give_up(
@@ -106,6 +106,10 @@ def _give_up(
         return None
     if _returns(journal, fleet):
         return WriteJournal(journal.reverted(why))
+    swap = journal.swap
+    others_serve = swap is not None and bool(swap.kept) and swap.reached(Phase.FREE)
+    if swap and others_serve and not journal.stopping:
+        return WriteJournal(journal.settled(swap.why or why))
     return None if journal.trouble else WriteJournal(journal.changed(trouble=why))
 
 
@@ -114,15 +118,16 @@ def _returns(journal: Journal, fleet: FleetState) -> bool:
     swap = journal.swap
     if swap is None or swap.source is None or journal.stopping:
         return False
-    in_place = not swap.retries and not swap.reached(Phase.SWITCH)
-    starts = fleet.all(journal, swap.source.ranks, AT_REST) is Answer.YES and not fleet.tried
+    in_place = not swap.retries and not swap.reached(Phase.PROMOTE if swap.kept else Phase.SWITCH)
+    ranks = swap.leaving.ranks if swap.leaving else ()
+    starts = bool(swap.kept) or (fleet.all(journal, ranks, AT_REST) is Answer.YES and not fleet.tried)
     return swap.keeps_source or (in_place and (swap.phase is Phase.QUIESCE or starts))
 
 
 def _stop(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
     """Stop the service: traffic first, then open requests, then engines. A release in no slot has no requests."""
-    pointed = (item for item in journal.deployments if fleet.gateway and fleet.gateway.has(item))
-    empty = (drained(item, fleet) for item in pointed)
+    pointed = [item for item in journal.pointed if fleet.gateway and fleet.gateway.has(item)]
+    empty = (drained(item, fleet, rest=rest) for item in pointed for rest in (None, item))
     for reached in (move(journal, fleet, None), *empty):
         if reached is Answer.UNKNOWN:
             return _give_up(journal, fleet, "the gateway cannot be read; the service is not stopped")
@@ -148,6 +153,10 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
     active, answer = journal.active, gateway.answer(journal.active)
     if active is None:
         return SwitchTraffic(None) if gateway.active else _recovered(journal)
+    if gateway.active is active.slot and not gateway.has(active):
+        return PointSlot(active)
+    if len(active.replicas) > 1 and (repaired := _repair_replica(journal, active, fleet)):
+        return repaired
     if answer is Answer.NO or _rests(journal, active, fleet):  # another program may answer on its port
         return _repair(journal, active, fleet, gateway)
     if answer is Answer.YES and not gateway.serves(active):
@@ -163,6 +172,25 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
 def _recovered(journal: Journal) -> LeaderEffect | None:
     """Forget why an operator was needed."""
     return WriteJournal(journal.changed(trouble="")) if journal.trouble else None
+
+
+def _repair_replica(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEffect | None:
+    """Restart a dead replica while others serve; the guard restarts one of a single rank that has ended."""
+    dead = [replica for replica in active.replicas if _is_dead(journal, active.only([replica]), fleet)]
+    kept = tuple(replica for replica in active.replicas if replica not in dead[:1])
+    if not dead or len(dead) == len(active.replicas) or journal.restarts >= RESTARTS or journal.pauses(fleet.rested_s):
+        return None
+    return WriteJournal(journal.restarted(fleet.dead(journal, active.only(dead[:1])), kept))
+
+
+def _is_dead(journal: Journal, replica: Deployment, fleet: FleetState) -> bool:
+    """Return whether only the leader can restart a replica: its watch takes it for dead, or one of its ranks rests."""
+    known = [fleet.engine(journal, rank) for rank in replica.ranks]
+    if any(engine is None or engine.by_hand for engine in known):
+        return False
+    late = not replica.alone or fleet.waited_s >= replica.limits.unknown_s  # else its guard starts it
+    rests = late and fleet.all(journal, replica.ranks, RUNNING) is Answer.NO
+    return rests or bool(fleet.dead(journal, replica))
 
 
 def _repair(journal: Journal, active: Deployment, fleet: FleetState, gateway: GatewayView) -> LeaderEffect | None:
@@ -186,7 +214,7 @@ def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
 
 
 def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
-    for rank in swap.target.ranks:
+    for rank in swap.coming.ranks:
         report = fleet.reports.get(rank.node)
         if report is None:
             continue
@@ -201,8 +229,8 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
         if engine.proven_key == swap.key and engine.proven is Answer.NO:
             return f"{rank.node}: {rank.container} failed its checks"
     checked = proven(journal, swap, fleet) is Answer.YES
-    if checked and fleet.gateway and fleet.gateway.answer(swap.target) is Answer.NO:
-        return fleet.gateway.failed(swap.target, " through the gateway", retried=swap.retries)
+    if checked and fleet.gateway and fleet.gateway.answer(swap.proving) is Answer.NO:
+        return fleet.gateway.failed(swap.proving, " through the gateway", retried=swap.retries)
     return ""
 
 
@@ -219,20 +247,20 @@ def _failed_serving(journal: Journal, swap: Swap, fleet: FleetState) -> str:
     gateway = fleet.gateway
     if gateway is None:
         return ""
-    fails = gateway.answer(swap.target) is Answer.NO
+    fails = gateway.answer(swap.proving) is Answer.NO
     if swap.retries:
         offline = swap.stops_source and gateway.active is None
         active = journal.active
         stays = active and gateway.serves(active) and gateway.answer(active) is Answer.YES
         ends = stays or offline or _both_end(journal, swap, fleet)
-        return gateway.failed(swap.target, retried=True) if fails and ends else ""
-    lost = fleet.garbled(journal, swap.target) if swap.reached(Phase.PROMOTE) else ended(journal, swap, fleet)
+        return gateway.failed(swap.proving, retried=True) if fails and ends else ""
+    lost = fleet.garbled(journal, swap.coming) if swap.reached(Phase.PROMOTE) else ended(journal, swap, fleet)
     if not fails and not lost:
         return ""
     starts = not swap.reached(Phase.PROMOTE) and (swap.stops_source or _both_end(journal, swap, fleet))
     first = swap.mode is Mode.FIRST and swap.phase is Phase.SWITCH
     other = not swap.stops_source and gateway.answer(swap.source) is Answer.YES
-    return (lost or gateway.failed(swap.target)) if starts or first or other else ""
+    return (lost or gateway.failed(swap.proving)) if starts or first or other else ""
 
 
 def _both_end(journal: Journal, swap: Swap, fleet: FleetState) -> bool:

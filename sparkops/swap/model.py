@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from sparkops.names import Slot
 
-MAX_REPLICAS = 8
+MAX_REPLICAS = 16
 
 
 class Answer(StrEnum):
@@ -32,6 +32,13 @@ class Mode(StrEnum):
     """On other nodes."""
     IN_PLACE = "in-place"
     """On the old release's nodes, after the old release stopped."""
+    ROLLING = "rolling"
+    """Replica after replica: each is withdrawn, stopped, replaced, proven and gets requests, while the others serve."""
+
+    @property
+    def stops_source(self) -> bool:
+        """Whether containers of the old release stop before those of the new one start."""
+        return self in (Mode.IN_PLACE, Mode.ROLLING)
 
 
 class Phase(StrEnum):
@@ -59,11 +66,13 @@ class Phase(StrEnum):
 _ORDER = {phase: number for number, phase in enumerate(Phase)}
 _START = (Phase.WORKERS, Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH)
 _WARM = (Phase.PREPARE, *_START, Phase.BAKE, Phase.PROMOTE, Phase.DRAIN, Phase.RETIRE)
+_STOPPED = (Phase.PREPARE, Phase.QUIESCE, Phase.FREE, *_START, Phase.BAKE, Phase.PROMOTE)
 PHASES: Mapping[Mode, tuple[Phase, ...]] = {
     Mode.FIRST: (Phase.PREPARE, *_START, Phase.PROMOTE),
     Mode.BESIDE: _WARM,
     Mode.ACROSS: _WARM,
-    Mode.IN_PLACE: (Phase.PREPARE, Phase.QUIESCE, Phase.FREE, *_START, Phase.BAKE, Phase.PROMOTE),
+    Mode.IN_PLACE: _STOPPED,
+    Mode.ROLLING: _STOPPED,
 }
 
 
@@ -109,11 +118,16 @@ class Limits:
     """Longest load. Its guard ends a start that stalls much sooner; this bounds a guard that cannot watch it."""
     verify_s: float = 3600.0
     """Longest verification of a start, with every repetition."""
+    min_serving: int = 0
+    """Replicas that serve while others are replaced; 0: all but the one that is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A release in a slot, on the nodes of its replicas (1 to 8). Self-contained: a guard starts it without files."""
+    """A release in a slot, on the nodes of its replicas (1 to 16). Self-contained: a guard starts it without files.
+
+    While replicas are replaced one after another, some are still of the release before; `release` is the new one.
+    """
 
     release: str
     slot: Slot
@@ -123,6 +137,13 @@ class Deployment:
     def __post_init__(self) -> None:
         if not 1 <= len(self.replicas) <= MAX_REPLICAS or not all(replica.ranks for replica in self.replicas):
             raise ValueError(f"expected 1 to {MAX_REPLICAS} replicas of at least one rank each")
+
+    @property
+    def mark(self) -> str:
+        """What tells it from others in its slot: the release, and of several replicas their places."""
+        if len(self.replicas) == 1:
+            return self.release
+        return " ".join([self.release, *(f"{rank.container}@{rank.node}" for rank in self.heads)])
 
     @property
     def ranks(self) -> Iterator[RankSpec]:
@@ -149,6 +170,26 @@ class Deployment:
         """Whether no replica spans nodes, so that a guard may restart a rank by itself."""
         return not any(self.workers)
 
+    def only(self, replicas: Collection[Replica]) -> Part:
+        """Return the part of it with these replicas."""
+        return self._part(replica for replica in self.replicas if replica in replicas)
+
+    def less(self, replicas: Collection[Replica]) -> Part:
+        """Return the part of it without these replicas."""
+        return self._part(replica for replica in self.replicas if replica not in replicas)
+
+    def _part(self, replicas: Iterable[Replica]) -> Part:
+        return Part(self.release, self.slot, tuple(replicas), self.limits)
+
     def on(self, node: str) -> Iterator[RankSpec]:
         """Return its containers on a node."""
         return (rank for rank in self.ranks if rank.node == node)
+
+
+class Part(Deployment):
+    """Some replicas of a deployment, or none. No journal has one."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        pass

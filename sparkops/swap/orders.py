@@ -64,9 +64,9 @@ def order(journal: Journal, node: str, boot: str) -> Order:
 def _ranks(journal: Journal, node: str) -> Iterator[RankOrder]:
     swap = journal.swap
     if swap:
-        for rank in swap.target.on(node):
+        for rank in swap.coming.on(node):
             yield _target(swap, rank)
-        for rank in swap.source.on(node) if swap.source and not swap.restarts else ():
+        for rank in swap.leaving.on(node) if swap.leaving and not swap.restarts else ():
             frees = swap.stops_source and swap.reached(Phase.FREE)
             yield RankOrder(rank, Want.STOPPED if frees else Want.AS_IS)
     for rank in journal.stopped:
@@ -80,7 +80,7 @@ def _target(swap: Swap, rank: RankSpec) -> RankOrder:
         return RankOrder(rank, Want.STOPPED)
     if swap.reached(Phase.SWITCH):
         return RankOrder(rank, Want.AS_IS)
-    begins = Phase.WORKERS if rank in tuple(swap.target.workers) else Phase.START
+    begins = Phase.WORKERS if rank in tuple(swap.coming.workers) else Phase.START
     if not swap.reached(begins):
         return RankOrder(rank, Want.CREATED)
     return RankOrder(rank, Want.RUNNING, swap.key, prove=swap.phase is Phase.VERIFY)
@@ -93,7 +93,7 @@ def _armed(journal: Journal, node: str) -> Armed | None:
     """
     active = journal.active
     if active is not None and (rank := next(active.on(node), None)):
-        return Armed(rank, active.alone)
+        return Armed(rank, any(replica.ranks == (rank,) for replica in active.replicas))
     known = {journal.leader, *journal.peers, *journal.without}
     if active is not None and any(rank.node not in known for rank in active.ranks):
         return None
@@ -105,8 +105,11 @@ def _armed(journal: Journal, node: str) -> Armed | None:
 def slots(journal: Journal) -> Iterator[Deployment]:
     """Return the releases that the gateway's slots must point at."""
     swap = journal.swap
-    releases = (swap.source, swap.target if swap.reached(Phase.VERIFY) else None) if swap else (journal.active,)
-    return (deployment for deployment in releases if deployment)
+    if swap is None:
+        return iter((journal.active,) if journal.active else ())
+    source = _serving(swap) if swap.kept else swap.source
+    comes = swap.reached(Phase.VERIFY) and bool(swap.coming.replicas)
+    return (item for item in (source, swap.proving if comes else None) if item)
 
 
 def traffic(journal: Journal) -> Deployment | None:
@@ -114,19 +117,22 @@ def traffic(journal: Journal) -> Deployment | None:
     swap = journal.swap
     if journal.stopping:
         return None
-    if swap is None:
-        return journal.active
-    if swap.offline:
-        return None
-    return swap.target if swap.reached(Phase.SWITCH) else swap.source
+    return _serving(swap) if swap else journal.active
+
+
+def _serving(swap: Swap) -> Deployment | None:
+    if swap.reached(Phase.SWITCH):
+        return swap.target
+    return swap.rest if swap.withdrawn else swap.source
 
 
 def unpromoted(journal: Journal | None) -> Iterator[RankSpec]:
     """Return the containers of the release that a swap starts or removes, until it is promoted."""
     if journal is None or journal.swap is None:
         return iter(())
-    new = present(journal.swap.source) if journal.swap.reverting else journal.swap.target
-    return iter(()) if new == journal.active else new.ranks
+    swap = journal.swap
+    new = present(swap.source) if swap.reverting else swap.target
+    return iter(()) if new == journal.active else iter(new.less(swap.kept).ranks)
 
 
 def load_ahead(journal: Journal, node: str) -> str:
@@ -146,7 +152,7 @@ def hold(journal: Journal, drained_s: float = 0.0) -> RequestHold | None:
     `drained_s`: seconds of the drain so far.
     """
     swap = journal.swap
-    if swap is None or not swap.stops_source or journal.stopping or journal.trouble:
+    if swap is None or not swap.stops_source or swap.kept or journal.stopping or journal.trouble:
         return None
     limits = swap.target.limits
     start_s = limits.start_s or present(swap.source).limits.start_s

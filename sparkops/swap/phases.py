@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from sparkops.swap.effects import CutRequests, LeaderEffect, SwitchTraffic, WriteJournal
-from sparkops.swap.fleet_state import EngineState, FleetState, Report
+from sparkops.swap.effects import CutRequests, LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
+from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
 from sparkops.swap.journal import Journal, Swap, present
-from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
+from sparkops.swap.model import Answer, Deployment, Phase, RankSpec, Replica
 from sparkops.swap.orders import hold
 
 RUNNING = (EngineState.LOADING, EngineState.HEALTHY)
@@ -30,18 +30,59 @@ def move(journal: Journal, fleet: FleetState, to: Deployment | None) -> LeaderEf
     return switch if fleet.replicated(journal) else Answer.UNKNOWN
 
 
-def drained(source: Deployment, fleet: FleetState, *, restarts: bool = False) -> LeaderEffect | Answer:
+def share(journal: Journal, swap: Swap, fleet: FleetState, to: Deployment) -> LeaderEffect | Answer:
+    """Give the traffic to other replicas in the slot that has it: those in both serve on."""
+    if fleet.gateway is None:
+        return Answer.UNKNOWN
+    if fleet.gateway.serves(to):
+        return Answer.YES
+    ready = _proves(swap, fleet.gateway) if to == swap.target else _rest_serves(journal, swap, fleet)
+    if ready is not Answer.YES:
+        return ready
+    if fleet.gateway.active is not to.slot:  # it was rebuilt
+        return move(journal, fleet, to)
+    return PointSlot(to) if fleet.replicated(journal) else Answer.UNKNOWN
+
+
+def _proves(swap: Swap, gateway: GatewayView) -> Answer:
+    """Return whether what comes answers through the gateway; where nothing comes there is nothing to ask."""
+    return gateway.answer(swap.proving) if swap.coming.replicas else Answer.YES
+
+
+def _rest_serves(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
+    """Return whether enough replicas serve without those that leave. One that restarts has no share to lose."""
+    if swap.restarts:
+        return Answer.YES
+    answers = [_runs(journal, replica, fleet) for replica in swap.kept]
+    least = min(swap.target.limits.min_serving or len(answers), len(answers))
+    if answers.count(Answer.YES) >= least:
+        return Answer.YES
+    return Answer.UNKNOWN if Answer.UNKNOWN in answers else Answer.NO
+
+
+def _runs(journal: Journal, replica: Replica, fleet: FleetState) -> Answer:
+    """Return whether a replica runs and its rank 0 is healthy."""
+    runs = fleet.all(journal, replica.ranks, RUNNING)
+    return fleet.all(journal, replica.ranks[:1], (EngineState.HEALTHY,)) if runs is Answer.YES else runs
+
+
+def drained(
+    source: Deployment, fleet: FleetState, *, restarts: bool = False, rest: Deployment | None = None
+) -> LeaderEffect | Answer:
     """Return whether no request is in progress in a release; UNKNOWN if they cannot be counted.
 
-    `restarts`: whether it starts again, so that no request in it can end well while it does not answer.
+    `restarts`: whether it starts again, so that no request in it can end well while it does not answer. `rest`: what
+    serves on in its slot, if it is a part of it.
     """
     gateway = fleet.gateway
-    if gateway is None or (requests := gateway.requests(source)) is None:
+    if gateway is None:
         return Answer.UNKNOWN
+    requests = gateway.requests_left(rest) if rest else gateway.requests(source)
     if not requests:
-        return Answer.YES
-    dead = (restarts and gateway.answer(source) is Answer.NO) or _has_ended(source, fleet)
-    return CutRequests(source) if dead or fleet.sampled_s >= source.limits.drain_s else Answer.LATER
+        return Answer.UNKNOWN if requests is None else Answer.YES
+    silent = restarts and (rest is not None or gateway.answer(source) is Answer.NO)
+    ends = silent or _has_ended(source, fleet) or fleet.sampled_s >= source.limits.drain_s
+    return CutRequests(rest or source, left=rest is not None) if ends else Answer.LATER
 
 
 def _has_ended(deployment: Deployment, fleet: FleetState) -> bool:
@@ -60,14 +101,14 @@ def _prepare(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | 
 
     Wait for leases too: a guard may have granted one before it received this swap. It grants none while it knows of it.
     """
-    places = {rank.place for rank in swap.target.ranks}
+    places = {rank.place for rank in swap.coming.ranks}
     ending = [rank for rank in journal.stopped if rank.place in places]
     if ending and all(is_gone(journal, fleet, rank) for rank in ending):
         return WriteJournal(journal.confirmed_stopped(ending))
-    if ending or leased(swap.target, fleet):
+    if ending or leased(swap.coming, fleet):
         return Answer.NO
-    exist = fleet.all(journal, swap.target.ranks, PRESENT)
-    return Answer.LATER if exist is Answer.YES and queued(swap.target, fleet) else exist
+    exist = fleet.all(journal, swap.coming.ranks, PRESENT)
+    return Answer.LATER if exist is Answer.YES and queued(swap.coming, fleet) else exist
 
 
 def leased(target: Deployment, fleet: FleetState) -> str:
@@ -100,27 +141,27 @@ def is_gone(journal: Journal, fleet: FleetState, rank: RankSpec) -> bool:
 
 
 def _quiesce(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
-    moved = move(journal, fleet, None)
+    moved = share(journal, swap, fleet, swap.rest) if swap.rest else move(journal, fleet, None)
     return moved if moved is not Answer.YES else _drain(journal, swap, fleet)
 
 
 def _free(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    """Wait until nothing of either release runs on the nodes of the target. Other nodes stop theirs when they can."""
-    ranks = (*swap.target.ranks, *present(swap.source).ranks)
-    return fleet.all(journal, [rank for rank in ranks if rank.node in swap.target.nodes], AT_REST)
+    """Wait until nothing that comes or leaves runs where ranks start. Other nodes stop theirs when they can."""
+    ranks = (*swap.coming.ranks, *present(swap.leaving).ranks)
+    return fleet.all(journal, [rank for rank in ranks if rank.node in swap.coming.nodes], AT_REST)
 
 
 def _start(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait until workers run, and rank 0 after them; LATER while another service's engine loads on one of the nodes."""
-    ranks = swap.target.workers if swap.phase is Phase.WORKERS else swap.target.ranks
+    ranks = swap.coming.workers if swap.phase is Phase.WORKERS else swap.coming.ranks
     running = fleet.all(journal, ranks, RUNNING)
-    return Answer.LATER if running is Answer.NO and queued(swap.target, fleet) else running
+    return Answer.LATER if running is Answer.NO and queued(swap.coming, fleet) else running
 
 
 def _load(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait for the load, which the guard on rank 0's node watches; it reports a stall."""
-    healthy = fleet.all(journal, swap.target.heads, (EngineState.HEALTHY,))
-    loading = fleet.all(journal, swap.target.ranks, RUNNING) is Answer.YES
+    healthy = fleet.all(journal, swap.coming.heads, (EngineState.HEALTHY,))
+    loading = fleet.all(journal, swap.coming.ranks, RUNNING) is Answer.YES
     return Answer.LATER if loading and healthy is not Answer.YES else healthy
 
 
@@ -129,12 +170,12 @@ def _verify(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     proof = proven(journal, swap, fleet)
     if proof is not Answer.YES:
         return proof
-    return fleet.gateway.answer(swap.target) if fleet.gateway else Answer.UNKNOWN
+    return fleet.gateway.answer(swap.proving) if fleet.gateway else Answer.UNKNOWN
 
 
 def proven(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Return whether every rank was verified for this start: smoke suite on rank 0, network; LATER meanwhile."""
-    proofs = [fleet.engine(journal, rank) for rank in swap.target.ranks]
+    proofs = [fleet.engine(journal, rank) for rank in swap.coming.ranks]
     if not all(proof and proof.state.running for proof in proofs):
         return Answer.UNKNOWN
     passed = all(proof and proof.proven_key == swap.key and proof.proven is Answer.YES for proof in proofs)
@@ -142,11 +183,11 @@ def proven(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
 
 
 def ended(journal: Journal, swap: Swap, fleet: FleetState) -> str:
-    """Return which rank of the target has ended or failed since the switch, as its guard reports; empty without any.
+    """Return which rank that came has ended or failed since the switch, as its guard reports; empty without any.
 
     Answers through the gateway do not disprove it: another program may have taken the engine's port.
     """
-    for rank in swap.target.ranks:
+    for rank in swap.coming.ranks:
         engine = fleet.engine(journal, rank)
         if engine and (engine.problem or not engine.state.running) and not engine.refused:
             return f"{rank.node}: {engine.problem or f'{rank.container} ended'}"
@@ -157,28 +198,32 @@ def _bake(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait until the bake is over, with every rank running; its clock stops without samples."""
     if fleet.gateway is None:
         return Answer.UNKNOWN
-    running = fleet.all(journal, swap.target.ranks, RUNNING)
+    running = fleet.all(journal, swap.coming.ranks, RUNNING)
     if running is not Answer.YES:
         return running
     baked = swap.automatic and fleet.sampled_s >= swap.target.limits.bake_s
-    answer = fleet.gateway.answer(swap.target)
+    answer = fleet.gateway.answer(swap.proving)
     return Answer.LATER if answer is Answer.YES and not baked else answer
 
 
 def _promote(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    """Wait until every node of the target has its boot record and engine, and another guard a copy of this journal.
+    """Wait until every node of what came has its boot record and engine, and another guard a copy of this journal.
 
     A guard starts a lone engine that has ended from its boot record. A replica over several nodes is restarted as a
     whole after the swap.
     """
-    known = [(rank, fleet.reports.get(rank.node)) for rank in swap.target.ranks]
+    known = [(rank, fleet.reports.get(rank.node)) for rank in swap.coming.ranks]
     armed = all(report and report.follows(journal) and report.armed == rank.container for rank, report in known)
-    running = not swap.target.alone or fleet.all(journal, swap.target.ranks, RUNNING) is Answer.YES
+    running = not swap.coming.alone or fleet.all(journal, swap.coming.ranks, RUNNING) is Answer.YES
     return Answer.YES if armed and running and fleet.replicated(journal) else Answer.NO
 
 
 def _drain(_: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
-    return drained(present(swap.source), fleet, restarts=swap.restarts)
+    return drained(present(swap.leaving), fleet, restarts=swap.restarts, rest=swap.rest)
+
+
+def _switch(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
+    return share(journal, swap, fleet, swap.target) if swap.kept else move(journal, fleet, swap.target)
 
 
 def _retire(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
@@ -203,7 +248,7 @@ RULES: Mapping[Phase, Rule] = {
     Phase.START: _start,
     Phase.LOAD: _load,
     Phase.VERIFY: _verify,
-    Phase.SWITCH: lambda journal, swap, fleet: move(journal, fleet, swap.target),
+    Phase.SWITCH: _switch,
     Phase.BAKE: _bake,
     Phase.PROMOTE: _promote,
     Phase.DRAIN: _drain,

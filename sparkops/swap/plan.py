@@ -29,7 +29,7 @@ from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, RankSpec
 from sparkops.swap.orders import order
 
-MOST_EFFECTS = 1000  # a swap of eight replicas has fewer than two hundred
+MOST_EFFECTS = 2000  # a rolling update of sixteen replicas has fewer than five hundred
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _after(gateway: GatewayView, effect: LeaderEffect) -> GatewayView:
         case SwitchTraffic(deployment=deployment, hold=hold):
             return replace(gateway, active=deployment.slot if deployment else None, held=hold.mark if hold else "")
         case PointSlot(deployment=deployment):
-            slots: dict[Slot, str] = {**gateway.slots, deployment.slot: deployment.release}
+            slots: dict[Slot, str] = {**gateway.slots, deployment.slot: deployment.mark}
             return replace(gateway, slots=slots)
         case _:
             return gateway
@@ -131,8 +131,8 @@ def _after(gateway: GatewayView, effect: LeaderEffect) -> GatewayView:
 def _fleet_state(journal: Journal, nodes: Mapping[str, Local], gateway: GatewayView) -> FleetState:
     """Return the fleet as the leader would see it: guards report, running engines answer, waits are over."""
     reports = {node: report(node, order(journal, node, local.boot), local) for node, local in nodes.items()}
-    answers = {item.slot: _answers(nodes, item.heads) for item in journal.deployments if gateway.has(item)}
-    view = replace(gateway, answers=answers, open=dict.fromkeys(answers, 0))
+    answers = {item.slot: _answers(nodes, item.heads) for item in journal.pointed if gateway.has(item)}
+    view = replace(gateway, answers=answers, open=dict.fromkeys(answers, 0), left=dict.fromkeys(answers, 0))
     return FleetState(reports=reports, gateway=view, contacts=frozenset(nodes), sampled_s=inf)
 
 

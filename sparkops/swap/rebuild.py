@@ -2,40 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from sparkops.swap.journal import Journal
-from sparkops.swap.model import Phase, RankSpec
+from sparkops.swap.journal import Journal, Swap, present
+from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 
 
 def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: int = 0) -> Journal:
     """Return the journal of a new leader on `node`: the newest copy, one term later. `lost` nodes are given up.
 
     The old release of a swap returns, started and verified where it was stopped. The new one stays where it is promoted
-    or alone has the traffic, or where the old one is lost. Nothing stays of a service whose only release is lost.
+    or alone has the traffic, or where the old one is lost. Nothing stays of a service whose only release is lost; of
+    several replicas those stay that are not.
     `above`: the highest term of an earlier rebuild, whose leader may have been lost before any guard had its journal.
     Raises ValueError without a copy.
     """
     newest = max(copies, key=lambda copy: copy.position)
     swap, active = newest.swap, newest.active
-    dead = [item for item in newest.deployments if item.nodes & lost]
+    replicas = {replica for item in newest.deployments for replica in item.replicas}
+    gone = {replica for replica in replicas if any(rank.node in lost for rank in replica.ranks)}
+    dead = [item for item in newest.deployments if gone.issuperset(item.replicas)]
     places = {rank.place for rank in newest.stopped}
-    given_up = dict.fromkeys(rank for item in dead for rank in item.ranks if rank.place not in places)
+    ranks = dict.fromkeys(rank for item in newest.deployments for rank in item.only(gone).ranks)
     journal = newest.changed(
         term=max(newest.term, above) + 1,
         leader=node,
         peers=tuple(peer for peer in (newest.leader, *newest.peers) if peer != node),
         without=newest.without | lost,
-        active=None if active in dead else active,
-        stopped=(*newest.stopped, *given_up),
+        active=None if active is None or active in dead else _left(active, gone),
+        stopped=(*newest.stopped, *(rank for rank in ranks if rank.place not in places)),
     )
     if swap is None:
         return journal
+    if gone and swap.kept and swap.source not in dead and swap.target not in dead:
+        return _without(journal, swap, gone)
     if not swap.retries and swap.source not in (None, *dead):
-        stays = swap.reached(Phase.SWITCH if swap.stops_source else Phase.PROMOTE)
+        stays = swap.reached(Phase.PROMOTE if swap.kept or not swap.stops_source else Phase.SWITCH)
         return journal if stays and swap.target not in dead else journal.reverted("gateway rebuild")
     return journal.ended() if swap.target in dead else journal
+
+
+def _without(journal: Journal, swap: Swap, gone: Collection[Replica]) -> Journal:
+    """Return the journal of a rolling update that has lost replicas: it ends with those that are left."""
+    kept = tuple(replica for replica in swap.kept if replica not in gone)
+    source, target = _left(present(swap.source), gone), _left(swap.target, gone)
+    left = replace(swap, target=target, source=source, kept=kept, goal=None)
+    if not kept and source != target:  # nothing serves on: each has a slot of its own, as in place
+        other = target.slot.other
+        if target == journal.active:
+            left = replace(left, mode=Mode.IN_PLACE, source=replace(source, slot=other))
+        else:
+            left = replace(left, mode=Mode.IN_PLACE, target=replace(target, slot=other))
+    shortened = replace(journal, swap=left)
+    return shortened if swap.retries or swap.reached(Phase.PROMOTE) else shortened.reverted("gateway rebuild")
+
+
+def _left(release: Deployment, gone: Collection[Replica]) -> Deployment:
+    return replace(release, replicas=tuple(replica for replica in release.replicas if replica not in gone))
 
 
 def given_up(journal: Journal) -> tuple[str, ...]:

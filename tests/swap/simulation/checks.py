@@ -19,6 +19,7 @@ from tests.swap.simulation import (
     test_recovery,
     test_reports,
     test_reproductions,
+    test_rolling,
     test_rules,
     test_shapes,
     test_unread_gateway,
@@ -29,8 +30,8 @@ from tests.swap.simulation.scenarios import MODES
 from tests.swap.simulation.walks import walk
 
 SCENARIOS = (
-    test_reproductions, test_rules, test_shapes, test_plan, test_direct, test_intents, test_journals, test_guard_rules,
-    test_unread_gateway, test_reports, test_waiting, test_recovery, test_decisions, test_ended_ranks,
+    test_reproductions, test_rules, test_rolling, test_shapes, test_plan, test_direct, test_intents, test_journals,
+    test_guard_rules, test_unread_gateway, test_reports, test_waiting, test_recovery, test_decisions, test_ended_ranks,
 )  # fmt: skip
 SEEDS = 100
 MOST_STATES = 60_000

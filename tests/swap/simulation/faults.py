@@ -144,7 +144,7 @@ def ended(world: World) -> Iterator[Transition]:
             yield f"{leader.journal.leader} reads its journal", world.with_leader(one_leader(Leader(leader.journal)))
     if world.gateway.stalled:
         yield "HAProxy answers again", replace(world, gateway=replace(world.gateway, stalled=False))
-    if world.gateway.old and not world.gateway.old.open:
+    if world.gateway.old and not (world.gateway.old.open or world.gateway.old.left):
         yield "the old worker of HAProxy ends", replace(world, gateway=replace(world.gateway, old=None))
     if world.gateway.refusing:
         yield "the gateway takes changes again", replace(world, gateway=replace(world.gateway, refusing=False))
@@ -189,7 +189,7 @@ def _reload(world: World) -> Iterator[Transition]:
     """
     gateway = world.gateway
     if not (gateway.old or gateway.stalled or gateway.refusing or world.machine(gateway.node).lost):
-        yield "HAProxy reloads", replace(world, gateway=replace(gateway, open=(), old=gateway))
+        yield "HAProxy reloads", replace(world, gateway=replace(gateway, open=(), left=(), old=gateway))
 
 
 @by_identity
@@ -245,7 +245,8 @@ def _touched(world: World, machine: Machine) -> World:
     """Note whether the fault hit what requests go through."""
     gateway = world.gateway
     sites = (worker.site(slot) for worker in gateway.workers for slot in (worker.active, *worker.open))
-    path = {node for _, places in sites for node, _ in places}
+    path = {node for _, replicas in sites for places in replicas for node, _ in places}
+    path |= {node for _, places in gateway.left for node, _ in places}
     return replace(world, touched=world.touched or machine.name in path | {world.gateway.node})
 
 
@@ -260,7 +261,7 @@ def _power(world: World) -> Iterator[Transition]:
 def _reboot(world: World, machine: Machine) -> World:
     after = _touched(_forget(_booted(world, _ended(machine)), machine.name), machine)
     if machine.name == world.gateway.node:
-        after = replace(after, gateway=replace(after.gateway, open=(), stalled=False, old=None))
+        after = replace(after, gateway=replace(after.gateway, open=(), left=(), stalled=False, old=None))
     return replace(after, gateway=_without_dead(after))
 
 
@@ -319,7 +320,7 @@ def _bakes(world: World, machine: Machine, engine: Engine) -> bool:
     if swap is None or swap.reverting or engine.ending:
         return False
     due = swap.phase is Phase.BAKE or (swap.phase is Phase.PROMOTE and swap.target.alone)
-    return due and (machine.name, engine.container) in {rank.place for rank in swap.target.heads}
+    return due and (machine.name, engine.container) in {rank.place for rank in swap.coming.heads}
 
 
 def _relieved(world: World, machine: Machine, label: str) -> Iterator[Transition]:
@@ -364,11 +365,14 @@ def _hurt(machine: Machine, engine: Engine, health: Health) -> Machine:
 
 def _without_dead(world: World) -> Gateway:
     """Requests in progress in an engine that ended have ended too."""
-    if not world.gateway.counted:
+    if not (world.gateway.counted or world.gateway.counted_left):
         return world.gateway
     alive = {(machine.name, engine.container) for machine, engine in world.engines() if engine.running}
 
     def lasting(worker: Gateway) -> Gateway:
-        return replace(worker, open=tuple(slot for slot in worker.open if alive.intersection(worker.site(slot)[1])))
+        open_ = tuple(
+            slot for slot in worker.open if any(alive.intersection(places) for places in worker.site(slot)[1])
+        )
+        return replace(worker, open=open_, left=tuple(item for item in worker.left if alive.issuperset(item[1])))
 
     return world.gateway.each(lasting)

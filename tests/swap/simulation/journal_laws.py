@@ -33,7 +33,7 @@ def _waiting(leader: Leader, new: Journal) -> Iterator[str]:
         yield f"6: {before.target.release} is switched to before it has passed its checks"
     if before.phase is Phase.BAKE and phase is Phase.PROMOTE and not (before.automatic and leader.sampled):
         yield f"8: {before.target.release} is promoted before its bake has ended"
-    if before.phase is Phase.BAKE and phase is Phase.PROMOTE and (down := _not_running(leader, before.target)):
+    if before.phase is Phase.BAKE and phase is Phase.PROMOTE and (down := _not_running(leader, before.coming)):
         yield f"15: {before.target.release} is promoted while {down} does not run"
     ended = before.source and _not_running(leader, before.source)
     if before.phase is Phase.RETIRE and phase is None and not leader.sampled and not ended:
@@ -42,7 +42,7 @@ def _waiting(leader: Leader, new: Journal) -> Iterator[str]:
 
 def _proven(leader: Leader, swap: Swap) -> bool:
     reports = {report.node: report for report in leader.reports}
-    proofs = [reports[rank.node].engine(rank.container) for rank in swap.target.heads if rank.node in reports]
+    proofs = [reports[rank.node].engine(rank.container) for rank in swap.coming.heads if rank.node in reports]
     return bool(proofs) and all(proof.proven is Answer.YES and proof.proven_key == swap.key for proof in proofs)
 
 
@@ -61,11 +61,13 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
         return
     if after is not None and not after.reached(Phase.DRAIN):
         return
-    for rank in before.target.ranks:
+    if before.kept and leader.waited:
+        return  # its node was given up: the others serve, and it starts when its guard replies
+    for rank in before.coming.ranks:
         machine = world.machine(rank.node)
         if machine.record.armed != rank and not machine.lost:
             yield f"3: {rank.container} is promoted and would not start after a boot"
-    if before.target.alone and (down := _not_running(leader, before.target)):
+    if before.coming.alone and (down := _not_running(leader, before.coming)):
         yield f"15: the promotion of {before.target.release} ends while {down} does not run"
     peers = [name for name in old.peers if world.reaches(old.leader, name) and not _silent(world, leader, name)]
     copies = [machine.record.copy for machine in world.machines if machine.name != old.leader]

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect, RequestHold
-from sparkops.swap.journal import Journal
+from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
 from tests.swap.simulation.journal_laws import writing
 from tests.swap.simulation.sharing import by_identity, replace
-from tests.swap.simulation.views import Health
+from tests.swap.simulation.views import Health, Places
 from tests.swap.simulation.world import CAPACITY, CORDON, ENDED, Engine, Gateway, Leader, Machine, World, site_of
 
 
@@ -29,15 +29,54 @@ def leading(world: World, leader: Leader, effect: LeaderEffect) -> World:
         case act.SwitchTraffic(deployment=to, hold=hold):
             wrongs += (*_switching(world, leader, to), *_holding(leader, to, hold))
         case act.PointSlot(deployment=deployment):
-            if world.gateway.active is deployment.slot and world.gateway.traffic:
-                wrongs.append(f"2: the slot of {world.gateway.traffic} is changed while it has the traffic")
+            wrongs += _pointing(world, deployment)
         case act.WriteJournal(journal=new):
             wrongs += _writing(world, leader, new)
-        case act.CutRequests(deployment=deployment) if not leader.sampled and _alive(world, deployment):
+        case act.CutRequests(deployment=deployment, left=left) if not leader.sampled and (
+            _left_alive(world, deployment) if left else _alive(world, deployment)
+        ):
             wrongs.append("3: requests are cut before their time to end has passed")
         case _:
             pass
     return broken(world, *wrongs) if wrongs else world
+
+
+def _pointing(world: World, to: Deployment) -> Iterator[str]:
+    """The slot with the traffic keeps replicas that serve; what it gets besides must answer through the gateway."""
+    gateway = world.gateway
+    if gateway.active is not to.slot or not gateway.traffic:
+        return
+    before, after = {*gateway.site(to.slot)[1]}, {*site_of(to)[1]}
+    if not before & after:
+        yield f"2: the slot of {gateway.traffic} is changed while it has the traffic"
+    serve_on = any(_replica_serves(world, places) for places in after & before)
+    if not serve_on and not world.touched and _replicas_serve(world):
+        yield f"5: no replica of {gateway.traffic} serves on"
+    for places in after - before if world.leader.journal.swap else ():  # HAProxy checks each before it sends requests
+        if not _replica_serves(world, places):
+            yield f"6: {places[0][1]} gets requests and does not answer"
+        if any(world.machine(node).existing(container).ending for node, container in places):
+            yield f"5: {places[0][1]} gets requests and is about to end"
+
+
+def _replica_serves(world: World, places: Places) -> bool:
+    machines = [(world.machine(node), container) for node, container in places]
+    reached = all(world.reaches(world.gateway.node, machine.name) for machine, _ in machines)
+    engines = [machine.engine(container) for machine, container in machines]
+    return reached and all(engine is not None and engine.health is Health.GOOD for engine in engines)
+
+
+def _replicas_serve(world: World) -> int:
+    """The number of replicas with the traffic that answer."""
+    return sum(_replica_serves(world, places) for places in world.gateway.site(world.gateway.active)[1])
+
+
+def _left_alive(world: World, rest: Deployment) -> bool:
+    """Whether a request in a replica that a slot has lost may still end well. One that restarts has failed."""
+    swap = world.leader.journal.swap
+    return any(_replica_serves(world, places) for slot, places in world.gateway.left if slot is rest.slot) and not (
+        swap and swap.restarts
+    )
 
 
 def _alive(world: World, deployment: Deployment) -> bool:
@@ -121,17 +160,19 @@ def _ending(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     }  # until removed
     alive = [(machine, engine) for machine, engine in world.engines() if engine.running and not machine.lost]
     running = {(machine.name, engine.container) for machine, engine in alive}
-    if before.phase is Phase.PREPARE and _places(before.target) - exists:
+    if before.phase is Phase.PREPARE and _places(before.coming) - exists:
         yield "12: the old release loses its traffic before every container of the new one exists"
     reported = {report.node for report in leader.reports if report.lease == CORDON}
-    for place in _places(before.target) - running if before.phase is Phase.PREPARE else ():
+    for place in _places(before.coming) - running if before.phase is Phase.PREPARE else ():
         if place[0] in reported and world.machine(place[0]).cordoned:
             yield f"20: {before.target.release} may start on {place[0]}, which is cordoned"
-    needed = {node for node, _ in _places(before.target)}
-    still = _places(before.source) & running - _restarted(world, leader) if before.source else set()
+    needed = {node for node, _ in _places(before.coming)}
+    still = _places(before.leaving) & running - _restarted(world, leader) if before.leaving else set()
     if before.phase is Phase.FREE and {node for node, _ in still} & needed:
         yield "12: the old release runs on a node of the new one, which may start"
-    if before.phase is Phase.FREE and before.source and world.gateway.active is before.source.slot:
+    served = {places for places in world.gateway.site(world.gateway.active)[1] if world.gateway.active}
+    stopped = {*site_of(before.leaving)[1]} if before.leaving else set()
+    if before.phase is Phase.FREE and served & stopped:
         yield "4: the old release was stopped before its traffic"
 
 
@@ -146,9 +187,9 @@ def _restarted(world: World, leader: Leader) -> set[tuple[str, str]]:
 def _starting_beside(world: World, machine: Machine, container: str) -> Iterator[str]:
     swap = world.leader.journal.swap
     place = (machine.name, container)
-    if swap is None or swap.source is None or not swap.stops_source or place not in _places(swap.target):
+    if swap is None or swap.leaving is None or not swap.stops_source or place not in _places(swap.coming):
         return
-    old = _places(swap.source) - {place}
+    old = _places(swap.leaving) - {place}
     if any(engine.running and (machine.name, engine.container) in old for engine in machine.engines):
         yield f"12: {container} starts beside what it replaces"
 
@@ -259,9 +300,14 @@ def _stopping(world: World, machine: Machine, container: str) -> list[str]:
     engine, gateway = machine.engine(container), world.gateway
     if engine is None or not _has_traffic(world, machine, engine):
         slots = [{*worker.leads_to(machine.name, container)} & {*worker.open} for worker in gateway.workers]
-        served = engine is not None and any(slots) and engine.health is Health.GOOD
+        left = any((machine.name, container) in places for worker in gateway.workers for _, places in worker.left)
+        served = engine is not None and (any(slots) or left) and engine.health is Health.GOOD
         return [f"3: {container} stops with requests in progress"] if served and not world.touched else []
-    given_up = world.leader.journal.stopping or world.machine(gateway.node).lost
+    journal = world.leader.journal
+    given_up = journal.stopping or world.machine(gateway.node).lost
+    others = (places for places in gateway.site(gateway.active)[1] if (machine.name, container) not in places)
+    if machine.journal != journal and any(_replica_serves(world, places) for places in others):
+        return []  # a late stop, of a guard that did not reply while its replica was given up; the others serve on
     if world.serves(gateway.active) is Answer.YES and not given_up:
         return [f"5: {container} stops and has the traffic"]
     if engine.health is Health.WRONG and not given_up:
@@ -290,12 +336,20 @@ def standing(world: World) -> list[str]:
     """What must hold in every state."""
     wrongs = [wrong for machine in world.machines for wrong in _memory(machine)]
     journal, gateway = world.leader.journal, world.gateway
-    offline = journal.stopping or journal.active is None or (journal.swap is not None and journal.swap.stops_source)
+    swap = journal.swap
+    offline = journal.stopping or journal.active is None or (swap is not None and swap.stops_source and not swap.kept)
     if not world.touched and not offline and world.serves(gateway.active) is not Answer.YES:
         wrongs.append("3: requests fail and no fault has hit their path")
+    if swap and swap.kept and not world.touched and not journal.stopping and _replicas_serve(world) < _least(swap):
+        wrongs.append("23: fewer replicas serve than may be missing at once")
     if gateway.active and gateway.held:
         wrongs.append("4: requests wait and a release has the traffic")
     return wrongs + _kept(gateway)
+
+
+def _least(swap: Swap) -> int:
+    """The replicas that serve during each step of a rolling update: all but one."""
+    return min(len(swap.source.replicas) if swap.source else 0, len((swap.goal or swap.target).replicas)) - 1
 
 
 def _kept(gateway: Gateway) -> list[str]:
@@ -379,6 +433,8 @@ def live(world: World, *, intervened: bool) -> list[str]:
     wrongs = [f"19: the other service's engine on {machine.name} is down" for machine in down]
     serving = traffic(journal)
     needed = journal.active or (journal.swap.target if journal.swap else None)
+    if needed and len(needed.replicas) > 1:
+        return [*wrongs, *_replicas_live(world, needed)]
     places = _places(needed) if needed else set()
     broken = {(machine.name, engine.container) for machine, engine in world.engines() if engine.broken}
     blocked = {machine.name for machine, engine in world.engines() if engine.broken and engine.health is Health.LOADING}
@@ -397,6 +453,28 @@ def live(world: World, *, intervened: bool) -> list[str]:
     return wrongs if serves else [*wrongs, f"19: after faults that are gone, {serving.release} is down"]
 
 
+def _replicas_live(world: World, needed: Deployment) -> Iterator[str]:
+    """Each replica serves that no fault has taken for good, and no operator is needed if one is left."""
+    journal, gateway = world.leader.journal, world.gateway
+    lost = {machine.name for machine in world.machines if machine.lost}
+    broken = {(machine.name, engine.container) for machine, engine in world.engines() if engine.broken}
+    if gateway.node in lost or not _confirmed(world.leader):
+        return
+    left = [
+        places
+        for places in site_of(needed)[1]
+        if not broken & {*places} and not any(node in lost or (node, "") in broken for node, _ in places)
+    ]
+    why = needs_operator(journal, world.fleet(world.leader))
+    garbled = any(engine.health is Health.WRONG for _, engine in world.engines())  # as of a release of one replica
+    if left and why and not garbled:
+        yield f"19: after faults that are gone, an operator is needed: {why}"
+    served = {*gateway.site(gateway.active)[1]} if gateway.active else set()
+    down = [places[0][1] for places in left if places not in served or not _replica_serves(world, places)]
+    if down and traffic(journal) and not why:
+        yield f"24: after faults that are gone, a replica is down: {' '.join(down)}"
+
+
 def _too_large(world: World, release: Deployment) -> bool:
     """Whether a release never fits beside another service's engine: no plan would choose its node."""
     others = {machine.name: machine.other.claim for machine in world.machines if machine.other}
@@ -406,7 +484,8 @@ def _too_large(world: World, release: Deployment) -> bool:
 def _needs_operator(world: World) -> bool:
     """Return whether the fleet cannot continue: a release that answers, with no swap left, needs nobody."""
     journal = world.leader.journal
-    serves = journal.swap is None and not journal.stopping and world.serves(world.gateway.active) is Answer.YES
+    all_serve = _replicas_serve(world) == len(journal.active.replicas) if journal.active else False
+    serves = journal.swap is None and not journal.stopping and all_serve
     return not _confirmed(world.leader) or (bool(journal.trouble) and not serves)
 
 

@@ -27,6 +27,12 @@ def deployment(name: str, slot: Slot, *nodes: str, claim: float = 2.0, turns: st
     return Deployment(name, slot, (Replica(ranks),), LIMITS)
 
 
+def replicas(name: str, *nodes: str, claim: float = 2.0, turns: str = "good") -> Deployment:
+    """A release with a replica on each node, in slot blue."""
+    each = [deployment(f"{name}{node[1:]}", Slot.BLUE, node, claim=claim, turns=turns).replicas[0] for node in nodes]
+    return Deployment(name, Slot.BLUE, tuple(each), LIMITS)
+
+
 SLOTS = {"a": Slot.BLUE, "b": Slot.GREEN}
 
 
@@ -150,6 +156,15 @@ SHAPES: Mapping[str, Shape] = {name: shape for _, name, shape in _shapes()}
 """Every shape of a swap; MODES names those that stories are about."""
 KINDS: tuple[str, ...] = tuple({kind: name for kind, name, _ in reversed([*_shapes()])}.values())
 """One shape of each kind: mode, how the nodes change, and whether the gateway's node is one of them."""
+ROLLING: Mapping[str, Shape] = {
+    "rolling": (replicas(A, "n2", "n3"), replicas(B, "n2", "n3"), Mode.ROLLING),
+    "rolling at the gateway": (replicas(A, "n1", "n2"), replicas(B, "n1", "n2"), Mode.ROLLING),
+    "rolling, three": (replicas(A, "n1", "n2", "n3"), replicas(B, "n1", "n2", "n3"), Mode.ROLLING),
+    "one more": (replicas(A, "n2"), replicas(A, "n2", "n3"), Mode.ROLLING),
+    "one less": (replicas(A, "n2", "n3"), replicas(A, "n3"), Mode.ROLLING),
+    "elsewhere": (replicas(A, "n1", "n2"), replicas(B, "n1", "n3"), Mode.ROLLING),
+}
+"""Changes of one replica after another."""
 AGAIN = {"again elsewhere": "a-r0 is hung", "again without a lost node": "loss of n2"}
 """The same release once more, in the other slot on another node, after its engine or its node has failed."""
 
@@ -192,9 +207,9 @@ def deploying(
         )
         assert started is not None
         return started
-    first, target, mode = MODES[name] if name in MODES else SHAPES[name]
+    first, target, mode = {**SHAPES, **ROLLING, **MODES}[name]
     first = _with(first, "good", claim) if first else None
-    target = _with(target, turns, claim)
+    target = _with(target, turns, claim) if turns != "good" or claim is not None else target
     world = serving(first)
     if beside:
         machine, other = world.machine(beside), Engine("other", "other", "", 1.0, Health.GOOD)
@@ -206,10 +221,13 @@ def deploying(
 
 def _with(release: Deployment, turns: str, claim: float | None) -> Deployment:
     """The release with engines that become `turns` once loaded, and with this claim, if any, of each of them."""
-    spec = f"{release.release} {release.slot} {turns}"
-    claims = (rank.claim_gib if claim is None else claim for rank in release.ranks)
-    ranks = tuple(replace(rank, spec=spec, claim_gib=gib) for rank, gib in zip(release.ranks, claims, strict=True))
-    return replace(release, replicas=(Replica(ranks),))
+
+    def changed(rank: RankSpec) -> RankSpec:
+        name, slot, _ = rank.spec.split(" ")
+        gib = rank.claim_gib if claim is None else claim
+        return replace(rank, spec=f"{name} {slot} {turns}", claim_gib=gib)
+
+    return replace(release, replicas=tuple(Replica(tuple(map(changed, item.ranks))) for item in release.replicas))
 
 
 def operators(world: World) -> Iterator[Transition]:
@@ -233,7 +251,7 @@ def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, 
         ("end warm", EndWarm),
         ("hold", lambda id_, revision: Hold(id_, revision, "exam")),
         ("move", _move(journal)),
-        *((f"deploy back ({mode})", _back(journal, mode)) for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)),
+        *((f"deploy back ({mode})", _back(journal, mode)) for mode in Mode if mode is not Mode.FIRST),
     )
     intents = [(name, make(_number(journal), journal.revision)) for name, make in requests if make]
     replies = [(name, intent, accept(journal, intent, state)) for name, intent in intents]
@@ -243,7 +261,7 @@ def _asked(leader: Leader, view: GatewayView | None) -> list[tuple[str, Intent, 
 def _move(journal: Journal) -> Callable[[str, int], Intent] | None:
     """The active release on another node, in the other slot."""
     active = journal.active
-    if active is None or not active.alone:
+    if active is None or not active.alone or len(active.replicas) > 1:
         return None
     (rank,) = active.ranks
     _, _, turns = rank.spec.split(" ")

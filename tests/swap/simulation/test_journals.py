@@ -146,8 +146,8 @@ def test_a_journal_without_a_swap_cannot_advance() -> None:
 
 
 @pytest.mark.parametrize("replicas", [(), (Replica(()),), (*C.replicas,) * (MAX_REPLICAS + 1)])
-def test_a_release_has_one_to_eight_replicas_of_a_rank_or_more(replicas: tuple[Replica, ...]) -> None:
-    with pytest.raises(ValueError, match="expected 1 to 8 replicas"):
+def test_a_release_has_one_to_sixteen_replicas_of_a_rank_or_more(replicas: tuple[Replica, ...]) -> None:
+    with pytest.raises(ValueError, match="expected 1 to 16 replicas"):
         Deployment("c", Slot.BLUE, replicas)
 
 

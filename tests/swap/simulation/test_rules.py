@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sparkops.names import Slot
-from sparkops.swap.effects import CutRequests, ProveEngine, SwitchTraffic, WriteJournal
+from sparkops.swap.effects import CutRequests, PointSlot, ProveEngine, SwitchTraffic, WriteJournal
 from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView
 from sparkops.swap.follower import Local, Record, reconcile
@@ -565,12 +565,12 @@ def test_an_old_release_whose_container_was_removed_counts_as_stopped() -> None:
     assert (story.settle().running, story.journal.trouble) == (["b-r0"], "")
 
 
-def test_the_slot_of_a_release_that_has_the_traffic_is_left_alone() -> None:
+def test_a_slot_with_the_traffic_that_has_lost_its_servers_gets_them_back() -> None:
     story = Story.of("in-place").settle()
     story.world = replace(story.world, gateway=replace(story.world.gateway, slots=()))
 
     assert story.world.gateway.active is Slot.GREEN
-    assert step(story.journal, story.world.fleet(story.world.leader)) is None
+    assert step(story.journal, story.world.fleet(story.world.leader)) == PointSlot(present(story.journal.active))
 
 
 def test_a_return_starts_its_release_anew_only_until_it_gets_the_traffic() -> None:

@@ -10,14 +10,14 @@ from sparkops.swap.effects import LeaderEffect
 from sparkops.swap.fleet_state import GatewayView
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import step
-from sparkops.swap.model import Answer
+from sparkops.swap.model import Answer, Deployment
 from tests.swap.simulation import laws
 from tests.swap.simulation.faults import ended
 from tests.swap.simulation.guards import asking, guarding, stopped, watching
 from tests.swap.simulation.messages import reporting, sending, silence
 from tests.swap.simulation.sharing import by_identity, replace, shared
 from tests.swap.simulation.states import one_leader, one_machine
-from tests.swap.simulation.views import Health
+from tests.swap.simulation.views import Health, Places
 from tests.swap.simulation.world import ROOM, Engine, Gateway, Leader, Machine, Transition, World, fleet, site_of
 
 
@@ -88,18 +88,42 @@ def lead(world: World, leader: Leader, effect: LeaderEffect) -> World:
             return checked.with_leader(written(leader, journal))
         case _ if gateway.refusing:
             return checked.with_leader(one_leader(replace(leader, tried=effect, failing=False)))
-        case act.PointSlot(deployment=deployment):  # `set_servers` in program/haproxy.py: only in the current worker
-            slots = {**dict(gateway.slots), deployment.slot: site_of(deployment)}
-            moved = replace(gateway, slots=shared(tuple(sorted(slots.items()))))
+        case act.PointSlot(deployment=deployment):
+            moved = pointed(world, gateway, deployment)
         case act.SwitchTraffic(deployment=deployment, hold=hold):
             to, held = deployment.slot if deployment else None, hold.mark if hold else ""
             moved = switched(world, gateway, to, held)
             moved = replace(moved, old=old_switched(world, gateway.old, to, held)) if gateway.old else moved
+        case act.CutRequests(deployment=deployment, left=True):
+            slot = deployment.slot
+            moved = gateway.each(lambda worker: replace(worker, left=others_left(worker, slot)))
         case act.CutRequests(deployment=deployment):  # `end_sessions` in program/haproxy.py: in every worker
             moved = gateway.each(lambda worker: without_requests(worker, deployment.slot))
     waits = (moved.active, moved.slots) == (gateway.active, gateway.slots)  # a new hold moves nothing
     after = replace(leader, waited=waits and leader.waited, tried=None, failing=False)
     return replace(checked, gateway=moved).with_leader(one_leader(after))
+
+
+def pointed(world: World, gateway: Gateway, deployment: Deployment) -> Gateway:
+    """The gateway with another deployment in a slot: in the current worker only (`set_servers` in program/haproxy.py).
+
+    If the slot has the traffic, the replicas that it loses finish their requests, and an old worker sends new ones
+    through the waiting room, as after a switch.
+    """
+    slots = {**dict(gateway.slots), deployment.slot: site_of(deployment)}
+    moved = replace(gateway, slots=shared(tuple(sorted(slots.items()))))
+    if gateway.active is not deployment.slot:
+        return moved
+    gone = [places for places in gateway.site(deployment.slot)[1] if places not in site_of(deployment)[1]]
+    alive = {(machine.name, engine.container) for machine, engine in world.engines() if engine.running}
+    finish = {(deployment.slot, places) for places in gone if alive.issuperset(places)}
+    parted = moved.each(lambda worker: replace(worker, left=tuple(sorted({*worker.left, *finish}))))
+    old = replace(parted.old, active=None, held=ROOM) if parted.old else None
+    return replace(parted, old=old)
+
+
+def others_left(worker: Gateway, slot: Slot) -> tuple[tuple[Slot, Places], ...]:
+    return tuple(item for item in worker.left if item[0] is not slot)
 
 
 def switched(world: World, worker: Gateway, to: Slot | None, held: str) -> Gateway:
@@ -187,7 +211,13 @@ def _streams(world: World) -> Iterator[Transition]:
     gateway = world.gateway
     for slot in gateway.open:
         yield f"requests in {gateway.site(slot)[0]} end", replace(world, gateway=without_requests(gateway, slot))
+    for item in gateway.left:
+        rest = tuple(other for other in gateway.left if other != item)
+        yield f"requests in {item[1][0][1]} end", replace(world, gateway=replace(gateway, left=rest))
     if old := gateway.old:
+        for item in old.left:
+            after = replace(gateway, old=replace(old, left=tuple(other for other in old.left if other != item)))
+            yield f"requests in {item[1][0][1]} end in the old worker", replace(world, gateway=after)
         for slot in old.open:
             after = replace(gateway, old=without_requests(old, slot))
             yield f"requests in {old.site(slot)[0]} end in the old worker", replace(world, gateway=after)

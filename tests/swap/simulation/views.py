@@ -27,8 +27,10 @@ class Health(StrEnum):
     """It has ended, and another program answers on its port."""
 
 
-Site = tuple[str, tuple[tuple[str, str], ...]]
-"""A release, and the node and container of each of its ranks."""
+Places = tuple[tuple[str, str], ...]
+"""The node and container of each rank of a replica."""
+Site = tuple[str, tuple[Places, ...]]
+"""A release, and the ranks of each of its replicas."""
 Exposed = tuple[str, tuple[tuple[str, Health], ...]]
 """What requests find on a node: its name, and the health of each of its containers; none on one that is lost."""
 
@@ -42,9 +44,17 @@ def answering(slots: tuple[tuple[Slot, Site], ...], *nodes: Exposed | bool) -> t
         if isinstance(node, tuple):
             healths.update({(node[0], container): (health, bool(reached)) for container, health in node[1]})
     gone = Health.STOPPED, True
-    ranks = {slot: [healths.get(place, gone) for place in places] for slot, (_, places) in slots}
-    truth = {slot: _truth(rank_healths) for slot, rank_healths in ranks.items()}
-    return truth, {slot: _short(rank_healths, truth[slot]) for slot, rank_healths in ranks.items()}
+    truths, shorts = dict[Slot, Answer](), dict[Slot, Answer]()
+    for slot, (_, replicas) in slots:
+        ranks = [[healths.get(place, gone) for place in places] for places in replicas]
+        truths[slot] = _any([_truth(replica) for replica in ranks])
+        shorts[slot] = _any([_short(replica, _truth(replica)) for replica in ranks])
+    return truths, shorts
+
+
+def _any(replicas: list[Answer]) -> Answer:
+    """A request goes to a replica that answers: HAProxy sends none to one that fails its checks."""
+    return next((answer for answer in (Answer.YES, Answer.UNKNOWN) if answer in replicas), Answer.NO)
 
 
 def _truth(ranks: list[tuple[Health, bool]]) -> Answer:

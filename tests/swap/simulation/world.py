@@ -18,7 +18,7 @@ from sparkops.swap.journal import HOUR_S, Journal
 from sparkops.swap.model import Answer, Deployment
 from sparkops.swap.orders import Order
 from tests.swap.simulation.sharing import by_identity, replace, shared
-from tests.swap.simulation.views import Answers, Exposed, Health, Site, answering
+from tests.swap.simulation.views import Answers, Exposed, Health, Places, Site, answering
 
 NODES = ("n1", "n2", "n3")
 ENDED = (Health.STOPPED, Health.TAKEN)
@@ -177,7 +177,7 @@ def exposed(machine: Machine) -> Exposed:
 
 
 def site_of(deployment: Deployment) -> Site:
-    return deployment.release, tuple(rank.place for rank in deployment.ranks)
+    return deployment.mark, tuple(tuple(rank.place for rank in replica.ranks) for replica in deployment.replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +211,8 @@ class Gateway:
     slots: tuple[tuple[Slot, Site], ...] = ()
     open: tuple[Slot, ...] = ()
     """Slots that finish requests from before a switch."""
+    left: tuple[tuple[Slot, Places], ...] = ()
+    """Replicas that finish requests from before their slot has lost them."""
     stalled: bool = False
     refusing: bool = False
     """Whether every change of it fails, such as on a full disk."""
@@ -232,6 +234,11 @@ class Gateway:
         return frozenset(slot for worker in self.workers for slot in worker.open)
 
     @property
+    def counted_left(self) -> frozenset[Slot]:
+        """Slots with requests in progress in replicas that they have lost."""
+        return frozenset(slot for worker in self.workers for slot, _ in worker.left)
+
+    @property
     def traffic(self) -> str:
         """The release that gets the requests; empty without one."""
         return self.site(self.active)[0]
@@ -242,7 +249,7 @@ class Gateway:
 
     def leads_to(self, node: str, container: str) -> list[Slot]:
         """The slots whose requests go to a container."""
-        return [slot for slot, (_, places) in self.slots if (node, container) in places]
+        return [slot for slot, (_, sites) in self.slots if any((node, container) in places for places in sites)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,13 +342,15 @@ class World:
 @by_identity
 def _view(gateway: Gateway, answers: Answers, journal: Journal) -> GatewayView:
     """Only a release in a slot can be asked, and its requests counted."""
-    slots = {slot: site[0] for slot, site in gateway.slots if site in map(site_of, journal.deployments)}
+    known = {(item.slot, site_of(item)) for item in journal.pointed}
+    slots = {slot: site[0] for slot, site in gateway.slots if (slot, site) in known}
     return GatewayView(
         active=gateway.active,
         held=gateway.held,
         slots=slots,
         answers={slot: answers.get(slot, Answer.NO) for slot in slots},
         open={slot: int(slot in gateway.counted) for slot in slots},
+        left={slot: int(slot in gateway.counted_left) for slot in slots},
     )
 
 

@@ -1,0 +1,188 @@
+"""Replicas are replaced one after another: the others serve, a failure stops at the first, and nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkops.names import Slot
+from sparkops.swap.effects import CutRequests, PointSlot
+from sparkops.swap.events import narrate
+from sparkops.swap.intents import Deploy, Refused, Stop
+from sparkops.swap.journal import RESTARTS, Swap
+from sparkops.swap.leader import step
+from sparkops.swap.model import Limits, Mode, Phase
+from sparkops.swap.rolling import next_step
+from tests.swap.simulation.faults import faults
+from tests.swap.simulation.scenarios import A, B, replicas
+from tests.swap.simulation.sharing import replace
+from tests.swap.simulation.story import Story
+from tests.swap.simulation.views import Health
+
+THREE = "rolling, three"
+
+
+def swap_of(story: Story) -> Swap:
+    assert story.journal.swap
+    return story.journal.swap
+
+
+def served(story: Story) -> list[str]:
+    """The containers that the gateway sends requests to."""
+    gateway = story.world.gateway
+    return sorted(places[0][1] for places in gateway.site(gateway.active)[1])
+
+
+def test_each_replica_is_replaced_while_the_others_serve() -> None:
+    story, seen = Story.of(THREE), list[list[str]]()
+    while story.step():
+        if not seen or seen[-1] != served(story):
+            seen.append(served(story))
+
+    assert seen == [
+        ["a1-r0", "a2-r0", "a3-r0"],
+        ["a2-r0", "a3-r0"],
+        ["a2-r0", "a3-r0", "b1-r0"],
+        ["a3-r0", "b1-r0"],
+        ["a3-r0", "b1-r0", "b2-r0"],
+        ["b1-r0", "b2-r0"],
+        ["b1-r0", "b2-r0", "b3-r0"],
+    ]
+    assert story.running == story.armed == seen[-1]
+    assert story.journal.previous
+    assert story.journal.previous.release == A
+    assert [outcome.result for outcome in story.journal.outcomes] == ["done", "done"]
+
+
+@pytest.mark.parametrize("turns", ["wrong", "hung", "loading"])
+def test_a_bad_release_stops_at_the_first_replica_which_returns(turns: str) -> None:
+    story = Story.of(THREE, turns=turns).settle()
+
+    assert story.running == story.armed == served(story) == ["a1-r0", "a2-r0", "a3-r0"]
+    assert [outcome.result for outcome in story.journal.outcomes] == ["done", "reverted"]
+    assert not any(container.startswith("b2") for container, _ in story.world.starts)
+
+
+def test_a_failure_at_a_later_replica_leaves_those_that_are_replaced() -> None:
+    story = Story.of(THREE)
+    while not (story.journal.swap and story.journal.swap.coming.nodes == {"n2"}):
+        assert story.step()
+    story.until(Phase.LOAD).fault("b2-r0 is stopped").settle()
+
+    assert story.running == served(story) == ["a2-r0", "a3-r0", "b1-r0"]
+    assert story.journal.active
+    assert story.journal.active.release == B
+    assert story.journal.previous
+    assert story.journal.previous.release == A
+
+
+def test_a_replica_keeps_its_requests_until_enough_others_serve() -> None:
+    story = Story.of("rolling")
+    story.fault("a3-r0 is stopped").until(Phase.QUIESCE)
+    while story.world.machine("n3").existing("a3-r0").health is not Health.GOOD:
+        assert served(story) == ["a2-r0", "a3-r0"]
+        assert story.step()
+
+    assert story.settle().running == ["b2-r0", "b3-r0"]
+
+
+def test_a_release_that_may_miss_two_replicas_replaces_two_at_once() -> None:
+    goal = replicas(B, "n1", "n2", "n3")
+    goal = replace(goal, limits=Limits(min_serving=1))
+
+    first = next_step(replicas(A, "n1", "n2", "n3"), goal)
+
+    assert [rank.container for rank in first.ranks] == ["b1-r0", "b2-r0", "a3-r0"]
+    assert next_step(first, goal) == goal
+
+
+def test_the_requests_of_a_withdrawn_replica_end_before_it_stops() -> None:
+    story = Story.of("rolling").until(Phase.QUIESCE)
+    while not story.world.gateway.left:
+        assert story.step()
+    assert step(story.journal, story.world.fleet(story.world.leader)) is None
+
+    late = replace(story.world.leader, sampled=True)
+
+    assert step(story.journal, story.world.fleet(late)) == CutRequests(
+        swap_of(story).rest or replicas(A, "n3"), left=True
+    )
+
+
+def test_a_stop_waits_for_the_requests_of_a_withdrawn_replica_too() -> None:
+    story = Story.of("rolling").until(Phase.QUIESCE)
+    while not story.world.gateway.left:
+        assert story.step()
+    assert story.ask(lambda id_, revision: Stop(id_, revision, force=True))
+
+    assert story.settle().running == []
+
+
+@pytest.mark.parametrize("where", ["dead", "ended"])
+def test_a_replica_that_only_the_leader_restarts_is_restarted_while_the_other_serves(where: str) -> None:
+    story = Story.of("rolling").settle()
+    if where == "dead":
+        story.fault("b2-r0 is hung")
+    else:
+        story.stop_by_hand("b2-r0")
+    while story.step():
+        assert "b3-r0" in served(story)
+
+    assert story.running == (["b2-r0", "b3-r0"] if where == "dead" else ["b3-r0"])
+    assert story.journal.restarts == (1 if where == "dead" else 0) <= RESTARTS
+
+
+def test_more_replicas_leave_the_others_untouched() -> None:
+    story = Story.of("one more")
+    before = story.world.machine("n2")
+    story.settle()
+
+    assert served(story) == ["a2-r0", "a3-r0"]
+    assert story.world.machine("n2").engines == before.engines
+    assert story.journal.previous is None
+
+
+def test_the_events_say_where_the_new_release_serves_and_how_many_follow() -> None:
+    story, told = Story.of(THREE), list[str]()
+    while True:
+        before = story.journal
+        if not story.step():
+            break
+        told += [
+            event.text
+            for event in narrate(before, story.journal)
+            if "follow" in event.text or "is promoted" in event.text
+        ]
+
+    assert told == ["b serves on n1; 2 of 3 follow", "b serves on n2; 1 of 3 follow", "b is promoted"]
+
+
+def test_a_rolling_update_needs_a_replica_that_stays_and_the_slot_of_the_active_release() -> None:
+    story = Story.of("rolling").settle()
+    elsewhere = replace(replicas("c", "n2", "n3"), slot=Slot.GREEN)
+    both = replace(replicas("c", "n2"), replicas=replicas("c", "n2").replicas)
+
+    def refusal(target: object) -> object:
+        reply = story.reply(Deploy("i9", story.journal.revision, target, Mode.ROLLING))  # type: ignore[arg-type]
+        return reply.why if isinstance(reply, Refused) else reply
+
+    assert refusal(elsewhere) == "slot blue is that of the active release"
+    assert not isinstance(refusal(both), str)
+
+
+def test_a_lost_replica_is_given_up_by_a_rebuild_and_the_others_serve() -> None:
+    story = Story.of("rolling at the gateway").settle().copied().fault("loss of n1").rebuild().settle()
+
+    assert story.running == served(story) == ["b2-r0"]
+    assert story.journal.active
+    assert story.journal.active.nodes == {"n2"}
+
+
+def test_the_slot_that_has_the_traffic_is_pointed_only_at_what_serves() -> None:
+    story = Story.of(THREE)
+    while True:
+        effect = step(story.journal, story.world.fleet(story.world.leader))
+        if isinstance(effect, PointSlot) and effect.deployment.slot is story.world.gateway.active:
+            assert len(effect.deployment.replicas) >= 2
+        if not story.step():
+            break
+    assert faults(story.world)
