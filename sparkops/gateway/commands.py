@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from sparkops.command import Command
 from sparkops.config.release import image_labels
@@ -12,6 +13,16 @@ from sparkops.names import GATEWAY, INPUTS, LABEL, Slot, host_port
 from sparkops.node.docker import places
 from sparkops.node.docker.commands import BOUNDED_LOG, docker, label_options
 from sparkops.swap.effects import RequestHold
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a replica answers, and its release."""
+
+    address: str
+    port: int
+    release: str
+
 
 CONTAINER = places.GATEWAY
 VOLUME = "sparkops-gateway"
@@ -79,9 +90,13 @@ def forget(service: str) -> Command:
     return _tell("forget", service, timeout_s=RELOAD_S)
 
 
-def point(service: str, slot: Slot, release: str, addresses: Iterable[tuple[str, int]]) -> Command:
-    """Set the release, addresses and ports of a slot that is not active."""
-    return _tell("point", service, slot, release, *(host_port(host, port) for host, port in addresses))
+def point(service: str, slot: Slot, release: str, servers: Iterable[Endpoint]) -> Command:
+    """Set the release and servers of a slot. Fails if it is active, unless some of its servers stay."""
+    words = (
+        host_port(server.address, server.port) + (f"={server.release}" if server.release != release else "")
+        for server in servers
+    )
+    return _tell("point", service, slot, release, *words)
 
 
 def switch(service: str, slot: Slot, release: str) -> Command:
@@ -102,9 +117,9 @@ def hold(service: str, hold: RequestHold) -> Command:
     return _tell("hold", service, hold.mark, f"{hold.left_s:g}", f"{hold.longest_s:g}", str(hold.most))
 
 
-def cut(service: str, slot: Slot) -> Command:
-    """End every open request of a slot. Prints how many have ended."""
-    return _tell("cut", service, slot)
+def cut(service: str, slot: Slot, *, left: bool = False) -> Command:
+    """End every open request of a slot. Prints how many have ended. `left`: of servers that it has lost."""
+    return _tell("cut", service, slot, *(("left",) if left else ()))
 
 
 def preview(service: str, slot: Slot) -> Command:

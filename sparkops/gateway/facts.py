@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from sparkops.names import Slot, backend, waiting
 from sparkops.swap.wire import require_format
 
 NONE = "-"
-IDLE = {"MAINT", "DRAIN", "DOWN"}
+IDLE = {"MAINT", "DRAIN"}
 STOPPED = "be_stopped"
 
 
@@ -32,6 +32,10 @@ class SlotFacts:
     """Addresses that HAProxy sends requests to while the slot is active."""
     sessions: int | None = 0
     """Open requests, with those of old workers; 0 once drained, None while a worker does not reply."""
+    left: int | None = 0
+    """Open requests in servers that it has lost."""
+    down: tuple[str, ...] = ()
+    """Addresses that fail HAProxy's checks, so that they get no requests until they answer again."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,16 @@ class Worker:
         servers = (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")
         return tuple(row["addr"] for row in servers if row["status"] not in IDLE)
 
+    def down(self, backend: str) -> tuple[str, ...]:
+        """Return the addresses of the servers that fail their checks."""
+        servers = (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")
+        return tuple(row["addr"] for row in servers if row["status"].startswith("DOWN"))
+
+    def left(self, backend: str, servers: Collection[str]) -> int:
+        """Return the number of open requests in servers of a backend that are not among these."""
+        others = (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")
+        return sum(int(row["scur"] or 0) for row in others if row.get("addr") not in servers)
+
     def sessions(self, backend: str) -> int:
         """Return the number of open requests of a backend."""
         total = (row for row in self.rows if row["pxname"] == backend and row["svname"] == "BACKEND")
@@ -189,9 +203,11 @@ def _slot(service: str, slot: Slot, pointed: Mapping[str, Any], named: str, work
         slot=slot,
         release="" if pointed["release"] == NONE else pointed["release"],
         named="" if named == NONE else named,
-        servers=tuple(pointed["servers"]),
+        servers=(servers := tuple(server for server in pointed["servers"] if server)),
         serving=workers[0].serving(name) if workers and workers[0] else (),
         sessions=None if None in workers else sum(worker.sessions(name) for worker in workers if worker),
+        left=None if None in workers else sum(worker.left(name, servers) for worker in workers if worker),
+        down=workers[0].down(name) if workers and workers[0] else (),
     )
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from sparkops.command import Command
+from sparkops.config.release import release_of_container
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.serving import engine_spec
 from sparkops.swap.effects import CutRequests, FrontEffect, PointSlot, SwitchTraffic
 from sparkops.swap.model import Deployment
 
 
-def endpoints(deployed: Deployment) -> tuple[tuple[str, int], ...]:
-    """Return address and port of each replica. Raises ValueError for a spec of another version."""
+def endpoints(deployed: Deployment) -> tuple[Endpoint, ...]:
+    """Return where each replica answers. Raises ValueError for a spec of another version."""
     specs = [(rank, engine_spec.of(rank)) for rank in deployed.heads]
-    return tuple((spec.address, spec.rank(rank.node).port) for rank, spec in specs)
+    names = [release_of_container(rank.container) for rank in deployed.heads]
+    mixed = len({*names}) > 1  # while replicas are replaced one after another
+    return tuple(
+        Endpoint(spec.address, spec.rank(rank.node).port, name if mixed else deployed.release)
+        for (rank, spec), name in zip(specs, names, strict=True)
+    )
 
 
 def gateway_command(effect: FrontEffect, service: str) -> Command:
@@ -23,5 +30,5 @@ def gateway_command(effect: FrontEffect, service: str) -> Command:
         case SwitchTraffic(deployment=to, hold=hold, stopped=stopped):
             down = commands.hold(service, hold) if hold else commands.switch_down(service, stopped=stopped)
             return commands.switch(service, to.slot, to.release) if to else down
-        case CutRequests(deployment=of):
-            return commands.cut(service, of.slot)
+        case CutRequests(deployment=of, left=left):
+            return commands.cut(service, of.slot, left=left)

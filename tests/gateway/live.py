@@ -17,6 +17,7 @@ import pytest
 from sparkops.config.inventory import Gateway
 from sparkops.errors import CommandFailed
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.gateway.facts import GatewayFacts, SlotFacts, parse_gateway
 from sparkops.names import Slot
 from sparkops.node.member import Member
@@ -68,7 +69,9 @@ class Live:
         return self.run(commands.configure(self.files(list(services or (CHAT,)))))
 
     def point(self, slot: Slot, service: str = "chat") -> str:
-        return self.run(commands.point(service, slot, RELEASES[slot], [("127.0.0.1", ENGINES[slot])]))
+        return self.run(
+            commands.point(service, slot, RELEASES[slot], [Endpoint("127.0.0.1", ENGINES[slot], RELEASES[slot])])
+        )
 
     def switch(self, slot: Slot, service: str = "chat") -> str:
         return self.run(commands.switch(service, slot, RELEASES[slot]))

@@ -12,6 +12,7 @@ from http.client import HTTPConnection
 import pytest
 
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.image import Service
 from tests.gateway.live import CHAT, ENGINES, PORT, RELEASES, SERVED_BY, Live, is_documented_refusal, refused, wait_for
@@ -55,9 +56,9 @@ def test_a_switch_needs_the_release_that_the_slot_was_pointed_at(live: Live) -> 
 
 
 def test_a_slot_with_traffic_cannot_be_pointed_elsewhere(live: Live) -> None:
-    refusal = refused(lambda: live.run(commands.point("chat", BLUE, "chat-x", [("127.0.0.1", 9399)])))
+    refusal = refused(lambda: live.run(commands.point("chat", BLUE, "chat-x", [Endpoint("127.0.0.1", 9399, "chat-x")])))
 
-    assert refusal == "gateway: chat blue is active: its servers cannot change\n"
+    assert refusal == "gateway: chat blue is active: some of its servers must stay\n"
     assert live.point(BLUE)  # as it is: nothing to do
     assert list(live.facts.drift) == []
 

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.names import Slot
 from tests.gateway.live import (
     ENGINES,
@@ -51,7 +52,7 @@ def test_a_service_that_is_stopped_says_so_and_asks_for_no_retry(live: Live) -> 
 def test_an_engine_that_is_not_there_answers_with_the_same_503(live: Live) -> None:
     with live.engine("late", 9313):
         live.run(commands.switch_down("chat"))
-        live.run(commands.point("chat", GREEN, "chat-late", [("127.0.0.1", 9313)]))
+        live.run(commands.point("chat", GREEN, "chat-late", [Endpoint("127.0.0.1", 9313, "chat-late")]))
         live.run(commands.switch("chat", GREEN, "chat-late"))
         assert live.ask().served_by == ("late", "green", "chat-late")
     try:
@@ -110,9 +111,9 @@ def test_a_client_chooses_no_slot(live: Live) -> None:
 
 def test_a_slot_without_traffic_is_asked_through_the_gateway(live: Live) -> None:
     assert live.run(commands.preview("chat", GREEN)) == RELEASES[GREEN]
-    live.run(commands.point("chat", GREEN, "chat-nobody", [("127.0.0.1", 9398)]))
+    live.run(commands.point("chat", GREEN, "chat-nobody", [Endpoint("127.0.0.1", 9398, "chat-nobody")]))
     problem = refused(lambda: live.run(commands.preview("chat", GREEN)))
-    live.run(commands.point("chat", GREEN, RELEASES[GREEN], [("127.0.0.1", ENGINES[GREEN])]))
+    live.run(commands.point("chat", GREEN, RELEASES[GREEN], [Endpoint("127.0.0.1", ENGINES[GREEN], RELEASES[GREEN])]))
 
     assert "chat green: a request through the gateway got HTTP 503" in problem
     assert live.ask().served_by == SERVED_BY[BLUE]

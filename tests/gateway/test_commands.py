@@ -8,6 +8,7 @@ import pytest
 
 from sparkops.command import Command
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.files import load_templates
 from sparkops.swap.effects import RequestHold
@@ -29,8 +30,10 @@ RELEASE = "chat-0123456789"
         (commands.forget("chat"), EXEC + "forget chat"),
         (commands.preview("chat", Slot.GREEN), EXEC + "preview chat green /v1/models"),
         (
-            commands.point("chat", Slot.BLUE, RELEASE, [("10.0.0.1", 8001), ("fd00::2", 8001)]),
-            EXEC + "point chat blue chat-0123456789 10.0.0.1:8001 '[fd00::2]:8001'",
+            commands.point(
+                "chat", Slot.BLUE, RELEASE, [Endpoint("10.0.0.1", 8001, "chat-old"), Endpoint("fd00::2", 8001, RELEASE)]
+            ),
+            EXEC + "point chat blue chat-0123456789 10.0.0.1:8001=chat-old '[fd00::2]:8001'",
         ),
         (
             commands.configure({"keys": "AB\n", "tls.pem": None}),

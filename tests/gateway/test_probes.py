@@ -19,6 +19,7 @@ import pytest
 from sparkops.config.inventory import Gateway
 from sparkops.errors import PlanRefused
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.gateway.facts import GatewayFacts, parse_gateway
 from sparkops.gateway.front import endpoints
 from sparkops.guard.lead.completion import COMPLETIONS, FAILURES, Completion, CompletionEnd
@@ -96,7 +97,7 @@ def released(port: int, release: str = OLD, slot: Slot = BLUE) -> Deployment:
     given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": slot, "index": 0, "jobs": 1}
     spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}})
     deployment = Deployment(release, slot, (Replica((rank_spec(spec, "n1"),)),))
-    assert endpoints(deployment) == (("127.0.0.1", port),)
+    assert endpoints(deployment) == (Endpoint("127.0.0.1", port, release),)
     return deployment
 
 
@@ -217,7 +218,7 @@ def test_an_engine_that_is_gone_or_another_release_is_a_failure(tmp_path: Path) 
         other = container.probe("chat", released(engine.port, NEW))
         unknown = container.probe("other", here.blue)
         here.node.run(commands.switch_down("chat"))
-        here.node.run(commands.point("chat", BLUE, OLD, [("127.0.0.1", 1)]))
+        here.node.run(commands.point("chat", BLUE, OLD, [Endpoint("127.0.0.1", 1, OLD)]))
         gone = container.probe("chat", here.blue)
 
     assert other == CompletionEnd(Completion.WRONG, f"{COMPLETIONS}: HTTP 200, of release {OLD}: '{{}}'")

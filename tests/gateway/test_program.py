@@ -22,18 +22,33 @@ def test_only_the_owner_may_read_a_file(disk: Any) -> None:
 
 def test_a_start_gives_everything_to_whom_the_files_say(disk: Any) -> None:
     disk.activate({"chat": "be_chat_green"})
-    disk.remember("be_chat_green", {"release": "chat-1", "servers": ["10.0.0.1:8002", "[fd00::2]:8002"]})
+    servers, releases = ["10.0.0.1:8002", "", "[fd00::2]:8002"], ["chat-0", "", "chat-1"]
+    disk.remember("be_chat_green", {"release": "chat-1", "servers": servers, "releases": releases})
 
     disk.compose({})
 
     assert disk.read(disk.ACTIVE) == "chat be_chat_green\n"
-    assert disk.read(disk.RELEASES) == "be_chat_blue -\nbe_chat_green chat-1\n"
-    assert disk.read(disk.NEXT).splitlines()[-3:] == [
-        "  server s1 10.0.0.1:8002",
-        "  server s2 [fd00::2]:8002",
-        "  server-template s 3-8 127.0.0.1:1 disabled",
+    names = disk.rows(disk.read(disk.RELEASES))
+    assert {key: name for key, name in names.items() if name != "-"} == {
+        "be_chat_green": "chat-1",
+        "be_chat_green/s1": "chat-0",
+        "be_chat_green/s3": "chat-1",
+    }
+    assert disk.read(disk.NEXT).splitlines()[-4:] == [
+        "  server s1 10.0.0.1:8002 check",
+        "  server s2 127.0.0.1:1 check disabled",
+        "  server s3 [fd00::2]:8002 check",
+        "  server-template s 4-16 127.0.0.1:1 check disabled",
     ]
-    assert "  server-template s 1-8 127.0.0.1:1 disabled" in disk.read(disk.NEXT)  # of blue
+    assert "  server-template s 1-16 127.0.0.1:1 check disabled" in disk.read(disk.NEXT)  # of blue
+
+
+def test_a_lone_server_has_no_check_of_haproxys_own(disk: Any) -> None:
+    disk.remember("be_chat_blue", {"release": "chat-1", "servers": ["10.0.0.1:8001"]})  # as an earlier version kept it
+
+    disk.compose({})
+
+    assert "  server s1 10.0.0.1:8001\n" in disk.read(disk.NEXT)
 
 
 def test_aliases_are_looked_up_as_their_service(disk: Any) -> None:
@@ -82,11 +97,11 @@ def test_the_file_wins_over_what_runs(disk: Any) -> None:
 
 
 def test_a_slot_with_every_server_has_no_spare_ones(disk: Any) -> None:
-    disk.remember("be_chat_blue", {"release": "chat-1", "servers": [f"10.0.0.{n}:8001" for n in range(1, 9)]})
+    disk.remember("be_chat_blue", {"release": "chat-1", "servers": [f"10.0.0.{n}:8001" for n in range(1, 17)]})
 
     disk.compose({})
 
-    assert disk.read(disk.NEXT).count("  server s") == 8
+    assert disk.read(disk.NEXT).count("  server s") == 16
     assert disk.read(disk.NEXT).count("server-template") == 1
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.gateway.facts import HoldFacts
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.image import Service
@@ -79,7 +80,7 @@ def test_a_reload_loses_no_request_that_waits_whatever_becomes_of_the_slots(
     try:
         waiting += wait_in(live, clients, 15)
         with live.engine("late", 9313):
-            live.run(commands.point("chat", GREEN, "chat-late", [("127.0.0.1", 9313)]))
+            live.run(commands.point("chat", GREEN, "chat-late", [Endpoint("127.0.0.1", 9313, "chat-late")]))
             live.run(commands.switch("chat", GREEN, "chat-late"))
             answers = [answer.result() for answer in waiting]
         assert {answer.served_by for answer in answers} == {("late", "green", "chat-late")}

@@ -24,6 +24,7 @@ from sparkops.config import inventory
 from sparkops.config.inventory import Gateway
 from sparkops.gateway import commands
 from sparkops.gateway.capacity import MEMORY_MIB
+from sparkops.gateway.commands import Endpoint
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.files import Secrets
 from sparkops.operator.build.gateway.image import Service
@@ -99,7 +100,9 @@ def gateway(nodes: Fleet) -> Iterator[Live]:
                 live.run(commands.run(live.build(), "0" * 64))
                 live.configure(*SERVICES)
                 for service in SERVICES:
-                    live.run(commands.point(service.name, Slot.BLUE, "chat-1", [("127.0.0.1", ENGINE)]))
+                    live.run(
+                        commands.point(service.name, Slot.BLUE, "chat-1", [Endpoint("127.0.0.1", ENGINE, "chat-1")])
+                    )
                     live.run(commands.switch(service.name, Slot.BLUE, "chat-1"))
                 wait_for("engine", lambda: live.ask(port=ENGINE).status == 200)
                 yield live

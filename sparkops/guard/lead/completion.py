@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
@@ -108,8 +108,8 @@ def parse_reply(line: Mapping[str, Any]) -> CompletionReply:
         raise ValueError(f"unexpected reply of the gateway: {error!r}") from None
 
 
-def judge(reply: CompletionReply, release: str, path: str = COMPLETIONS) -> CompletionEnd:
-    """Judge a reply to a request for `release` at `path`.
+def judge(reply: CompletionReply, releases: Collection[str], path: str = COMPLETIONS) -> CompletionEnd:
+    """Judge a reply to a request for one of `releases` at `path`: several while replicas are replaced.
 
     A gateway that takes no request, closes its connection or refuses the client shows nothing about the release. A 503
     of its own does: no server of the slot takes a connection.
@@ -120,10 +120,10 @@ def judge(reply: CompletionReply, release: str, path: str = COMPLETIONS) -> Comp
         return CompletionEnd(Completion.CLOSED)
     if reply.size > MOST_BYTES:
         return CompletionEnd(Completion.WRONG, f"{path}: an answer of more than {MOST_BYTES} bytes")
-    if reply.status == HTTPStatus.OK and reply.release == release:
+    if reply.status == HTTPStatus.OK and reply.release in releases:
         return CompletionEnd(Completion.RIGHT)
     named = f"release {reply.release}" if reply.release else "no release"
-    of = "" if reply.release == release else f", of {named}"
+    of = "" if reply.release in releases else f", of {named}"
     text = shown(reply.text, SHOWN_ERROR)
     return CompletionEnd(Completion.WRONG, f"{path}: HTTP {reply.status}{of}: {text}"[:MOST_GOT])
 

@@ -16,6 +16,7 @@ from sparkops.engines import metrics
 from sparkops.engines.endpoints import metrics_page
 from sparkops.errors import CommandFailed, ConnectionLost, SparkopsError
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.gateway.facts import GatewayFacts, ServiceFacts, parse_gateway
 from sparkops.gateway.front import endpoints, gateway_command
 from sparkops.guard.environment import log
@@ -98,7 +99,8 @@ class GatewayContainer:
         limits = {"answer_s": ANSWER_S, "most": MOST_BYTES}
         try:
             reply = self.probes.request({**place, "body": body(service, task), **limits}, ANSWER_S + REPLY_S)
-            return judge(parse_reply(reply), deployment.release, PATHS[task])
+            releases = {place.release for place in endpoints(deployment)}
+            return judge(parse_reply(reply), releases, PATHS[task])
         except (OSError, ValueError):
             return CompletionEnd(Completion.CLOSED)
 
@@ -147,10 +149,11 @@ class GatewayFront:
             active=service.active.slot if service.active and not service.hold else None,
             held=service.hold.mark if service.hold and service.holds else "",
             stopped=service.stopped,
-            slots={item.slot: item.release for item in pointed},
+            slots={item.slot: item.mark for item in pointed},
             answers=answers,
             failures=failures,
             open={item.slot: open_ for item in pointed if (open_ := service.slots[item.slot].sessions) is not None},
+            left={item.slot: left for item in pointed if (left := service.slots[item.slot].left) is not None},
         )
 
     def _test(self, health: ReleaseHealth, deployment: Deployment, *, swapping: bool) -> None:
@@ -205,21 +208,24 @@ def is_pointed(service: ServiceFacts, deployment: Deployment) -> bool:
     """
     slot, places = service.slots[deployment.slot], endpoints(deployment)
     loaded = (slot.named, slot.serving) == (slot.release, slot.servers)
-    same = loaded and slot.release == deployment.release and len(slot.servers) == len(places)
-    return same and all(_is_at(server, *place) for server, place in zip(slot.servers, places, strict=True))
+    if not loaded or slot.release != deployment.release or len(slot.servers) != len(places):
+        return False
+    return all(any(_is_at(server, place) for server in slot.servers) for place in places)
 
 
-def _is_at(server: str, address: str, port: int) -> bool:
+def _is_at(server: str, place: Endpoint) -> bool:
     """Return whether a server of the gateway is at an address. Of a name, resolved there, only the port is compared."""
     host, _, server_port = server.rpartition(":")
     with suppress(ValueError):
-        return (ip_address(host.strip("[]")), server_port) == (ip_address(address), str(port))
-    return server_port == str(port)
+        return (ip_address(host.strip("[]")), server_port) == (ip_address(place.address), str(place.port))
+    return server_port == str(place.port)
 
 
 def _steps(deployment: Deployment) -> tuple[float, ...]:
-    """Return the counters of a release's first engine; empty where they cannot be read."""
-    address, port = endpoints(deployment)[0]
-    with direct(address, port) as session:
-        page = metrics_page(session)
-    return metrics.steps(page) if page else ()
+    """Return the counters of a release's engines; empty where they cannot be read."""
+    counters: tuple[float, ...] = ()
+    for place in endpoints(deployment):
+        with direct(place.address, place.port) as session:
+            page = metrics_page(session)
+        counters += metrics.steps(page) if page else ()
+    return counters

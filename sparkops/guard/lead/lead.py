@@ -164,8 +164,8 @@ class Lead:
         """Read the front and the reports, and advance the clocks of this phase."""
         journal = self.journal
         swap = journal.swap
-        baked = swap.target if swap and swap.phase is Phase.BAKE else None
-        view = self.front.look(journal.deployments, swapping=self.hurried, baked=baked, fresh=fresh)
+        baked = swap.proving if swap and swap.phase is Phase.BAKE else None
+        view = self.front.look(journal.pointed, swapping=self.hurried, baked=baked, fresh=fresh)
         reports = dict(self.reports())
         serving = view.answer(traffic(journal)) if view else Answer.UNKNOWN
         sampled = view is not None and (serving is Answer.YES or traffic(journal) is None)

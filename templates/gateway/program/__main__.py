@@ -23,6 +23,7 @@ from loading import attempt, configure, replace, start
 FORMAT = 2
 """Of what `show` prints: that of journals and requests to guards."""
 PREVIEW_S = 5.0
+RELEASE = re.compile(r"[A-Za-z0-9._-]+")
 ADDRESS = re.compile(r"\[?([A-Za-z0-9._:%-]+?)\]?:(\d+)")
 
 
@@ -51,18 +52,35 @@ def active(service: str) -> set[str | None]:
 
 
 def point(service: str, slot: str, release: str, *addresses: str) -> None:
-    """Set release and servers of a slot that is not active."""
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", release) or not 1 <= len(addresses) <= SERVERS:
+    """Set release and servers of a slot, each as ADDRESS:PORT, with =RELEASE where its own is another one.
+
+    Of the active slot some servers must stay: those that leave finish their requests.
+    """
+    words = [address.partition("=") for address in addresses]
+    named = {numeric(address): own or release for address, _, own in words}
+    if not all(map(RELEASE.fullmatch, (release, *named.values()))) or not 1 <= len(named) <= SERVERS:
         raise Refused(f"expected a release and 1 to {SERVERS} addresses, got {release!r} and {len(addresses)}")
     with disk.alone():
         backend = slot_backend(service, slot)
-        target: Pointed = {"release": release, "servers": [numeric(address) for address in addresses]}
-        if backend in active(service) and disk.pointed(backend) != target:
-            raise Refused(f"{service} {slot} is active: its servers cannot change")
+        before, serves = disk.pointed(backend), backend in active(service)
+        if serves and not {*before["servers"]} & {*named}:
+            raise Refused(f"{service} {slot} is active: some of its servers must stay")
+        servers = haproxy.arranged(backend, [*named]) if serves else [*named]
+        target: Pointed = {
+            "release": release,
+            "servers": servers,
+            "releases": [named.get(server, "") for server in servers],
+        }
         disk.remember(backend, target)
-        haproxy.set_servers(backend, target["servers"])
-        haproxy.set_row(RELEASES, backend, release)
-    print(f"{service} {slot}: {release} at {' '.join(target['servers'])}")
+        haproxy.set_servers(backend, servers, serves=serves)
+        had = haproxy.rows(RELEASES)
+        for key, name in disk.named(backend).items():
+            if had.get(key) != name:
+                haproxy.set_row(RELEASES, key, name)
+        if serves and before["servers"] != servers:  # old workers do not have these servers
+            haproxy.waiting()
+            give(service, backend)
+    print(f"{service} {slot}: {release} at {' '.join(named)}")
 
 
 def numeric(address: str) -> str:
@@ -125,9 +143,14 @@ def hold(service: str, mark: str, left_s: str, longest_s: str, most: str) -> Non
     print(f"{service}: {before} -> {disk.waiting(service)}")
 
 
-def cut(service: str, slot: str) -> None:
-    """End the open requests of a slot, also in old workers, and print how many have ended."""
-    found, left = haproxy.end_sessions(slot_backend(service, slot))
+def cut(service: str, slot: str, which: str = "") -> None:
+    """End the open requests of a slot, also in old workers, and print how many have ended.
+
+    `left`: only those in servers that the slot has lost.
+    """
+    backend = slot_backend(service, slot)
+    spared = frozenset(disk.pointed(backend)["servers"]) if which == "left" else None
+    found, left = haproxy.end_sessions(backend, spared)
     if left:
         print(f"gateway: {left} of {found} requests of {service} {slot} are still open", file=sys.stderr)
     print(max(found - left, 0))

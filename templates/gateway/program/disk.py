@@ -30,15 +30,19 @@ GIVEN = re.compile(r"gateway\.cfg|one\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-
 ALIASES = re.compile(r"^# Further names: (.+)$", re.MULTILINE)
 BIND = re.compile(r"^  bind \S*:(\d+)", re.MULTILINE)
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
-DOWN, STOPPED, SERVERS, SLOTS = "be_down", "be_stopped", 8, ("blue", "green")
+DOWN, STOPPED, SERVERS, SLOTS = "be_down", "be_stopped", 16, ("blue", "green")
 PATIENCE_S = 20.0
 
 
 class Pointed(TypedDict):
-    """Release and servers of a slot. Addresses are in HAProxy's notation."""
+    """Release and servers of a slot. Addresses are in HAProxy's notation, by place; an empty one is free.
+
+    `releases`: those of the servers, by place, while replicas are replaced one after another.
+    """
 
     release: str
     servers: list[str]
+    releases: list[str]
 
 
 class Hold(TypedDict):
@@ -176,7 +180,8 @@ def backends() -> list[str]:
 
 def pointed(backend: str) -> Pointed:
     """Return the last release and servers of a slot."""
-    return kept()["slots"].get(backend, {"release": "-", "servers": []})
+    nothing: Pointed = {"release": "-", "servers": [], "releases": []}
+    return {**nothing, **kept()["slots"].get(backend, nothing)}  # an earlier version kept no releases of servers
 
 
 def remember(backend: str, slot: Pointed | None) -> None:
@@ -267,11 +272,17 @@ def compose(running: dict[str, str]) -> None:
     stored = kept()
     known = {**running, **stored["active"]}
     put_rows(ACTIVE, {service: known.get(service, DOWN) for service in services()})
-    slots = {backend: stored["slots"].get(backend) for backend in backends()}
-    put_rows(RELEASES, {backend: slot["release"] if slot else "-" for backend, slot in slots.items()})
+    put_rows(RELEASES, {key: name for backend in backends() for key, name in named(backend).items()})
     put_rows(NAMES, {name: service for service in services() for name in (service, *aliases(service))})
     text = "\n".join([read(SETTINGS), read(ONE), *(read(service_file(service)) for service in services())])
     put(NEXT, "\n".join(filled(text)) + "\n")
+
+
+def named(backend: str) -> dict[str, str]:
+    """Return the release of a slot and of each of its places, by the name that HAProxy has for it."""
+    slot = pointed(backend)
+    places = slot["releases"] + [""] * (SERVERS - len(slot["releases"]))
+    return {backend: slot["release"], **{f"{backend}/s{place}": name or "-" for place, name in enumerate(places, 1)}}
 
 
 def settle() -> None:
@@ -295,6 +306,8 @@ def filled(text: str) -> Iterator[str]:
             yield line
             continue
         servers = slots[backend]["servers"] if backend in slots else []
-        yield from (f"  server s{number} {address}" for number, address in enumerate(servers, 1))
+        checked = " check" if len([address for address in servers if address]) > 1 else ""
+        for number, address in enumerate(servers, 1):
+            yield f"  server s{number} {f'{address}{checked}' if address else '127.0.0.1:1 check disabled'}"
         if len(servers) < SERVERS:
-            yield f"  server-template s {len(servers) + 1}-{SERVERS} 127.0.0.1:1 disabled"
+            yield f"  server-template s {len(servers) + 1}-{SERVERS} 127.0.0.1:1 check disabled"

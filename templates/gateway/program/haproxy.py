@@ -24,7 +24,7 @@ ROOM_S = 5.0
 END_S = 5.0
 TRIES_S = 10.0  # for three tries to connect, of up to 3 s each: `retries` and `timeout connect` of haproxy.cfg
 CONNECTING = re.compile(r" scb=\[[0-6],")  # the state of a session towards its server, up to SC_ST_CER of HAProxy
-IDLE = ("MAINT", "DRAIN", "DOWN")
+IDLE = ("MAINT", "DRAIN")  # one that fails its checks belongs to its slot, and comes back
 
 
 def replace_this() -> NoReturn:
@@ -118,10 +118,17 @@ def replies(command: str) -> dict[str, str]:
     return known
 
 
+def places(backend: str) -> list[dict[str, str]]:
+    """Return the statistics of each place of a slot, in order."""
+    return statistics(query(f"show stat {backend} 4 -1"))
+
+
 def ready(backend: str) -> list[str]:
-    """Return the addresses of a slot's servers that take requests."""
-    servers = statistics(query(f"show stat {backend} 4 -1"))
-    return [server["addr"] for server in servers if server["status"] not in IDLE]
+    """Return the addresses of a slot's servers that take requests, by place; empty where a place takes none."""
+    addresses = [server["addr"] if server["status"] not in IDLE else "" for server in places(backend)]
+    while addresses and not addresses[-1]:
+        addresses.pop()
+    return addresses
 
 
 def rows(file: Path) -> dict[str, str]:
@@ -136,31 +143,70 @@ def set_row(file: Path, key: str, value: str, in_old: str = "") -> None:
         raise Refused(f"{file.name}: HAProxy has {now} for {key}, expected {value}")
 
 
-def set_servers(backend: str, servers: list[str]) -> None:
-    query(";".join(_server_commands(backend, servers)))
+def set_servers(backend: str, servers: list[str], *, serves: bool = False) -> None:
+    """Set the servers of a slot by place. `serves`: it has the traffic, so requests in those that leave go on.
+
+    Several are checked: one that does not answer /health gets no request until it does. A lone one is not: its guard
+    knows more, and there is no other.
+    """
+    query(";".join(_server_commands(backend, servers, places(backend), serves=serves)))
     if ready(backend) != servers:
         raise Refused(f"{backend}: HAProxy has {ready(backend)}, expected {servers}")
 
 
-def _server_commands(backend: str, servers: list[str]) -> Iterator[str]:
-    for number in range(1, SERVERS + 1):
-        name = f"set server {backend}/s{number}"
-        if number > len(servers):
-            yield f"{name} state maint"
+def _server_commands(backend: str, servers: list[str], now: list[dict[str, str]], *, serves: bool) -> Iterator[str]:
+    checked = len([address for address in servers if address]) > 1
+    for number, known in enumerate(now, 1):
+        name = f"{backend}/s{number}"
+        wanted = servers[number - 1] if number <= len(servers) else ""
+        stays = serves and known["addr"] == wanted and known["status"] not in IDLE
+        if not wanted:
+            yield f"set server {name} state {'drain' if serves and int(known['scur']) else 'maint'}"
             continue
-        address, _, port = servers[number - 1].rpartition(":")
-        yield f"{name} addr {address.strip('[]')} port {port}"
-        yield f"{name} state ready"
+        if not stays:
+            address, _, port = wanted.rpartition(":")
+            yield f"set server {name} addr {address.strip('[]')} port {port}"
+        yield f"{'enable' if checked else 'disable'} health {name}"
+        if not (stays and checked):  # beside others it gets requests once its checks pass
+            yield f"set server {name} health {'down' if serves and checked else 'up'}"
+        if not stays:
+            yield f"set server {name} state ready"
 
 
-def sessions(backend: str) -> int:
-    """Return the number of open requests of a slot, with those of old workers."""
-    shown = each_worker(f"show stat {backend} 2 -1").values()
-    return sum(int(row["scur"]) for text in shown for row in statistics(text))
+def arranged(backend: str, addresses: list[str]) -> list[str]:
+    """Return addresses by place for a slot that has the traffic: what it has stays, the others get free places.
+
+    One that has no check, as of a lone server since a reload, gets another place where there are several.
+    """
+    now, fixed = places(backend), [""] * SERVERS
+    for place, known in enumerate(now):
+        unchecked = known["status"] == "no check" and not known["check_status"]
+        if known["addr"] in addresses and known["status"] not in IDLE and not (unchecked and len(addresses) > 1):
+            fixed[place] = known["addr"]
+    free = [place for place, known in enumerate(now) if not fixed[place] and not int(known["scur"])]
+    coming = [address for address in addresses if address not in fixed]
+    if len(free) < len(coming):
+        raise Refused(f"{backend}: no place for {' '.join(coming)} before requests have ended")
+    for place, address in zip(free, coming, strict=False):
+        fixed[place] = address
+    while not fixed[-1]:
+        fixed.pop()
+    return fixed
 
 
-def end_sessions(backend: str) -> tuple[int, int]:
+def sessions(backend: str, spared: frozenset[str] | None = None) -> int:
+    """Return the number of open requests of a slot, with those of old workers. `spared`: not those of these servers."""
+    if spared is None:
+        shown = each_worker(f"show stat {backend} 2 -1").values()
+        return sum(int(row["scur"]) for text in shown for row in statistics(text))
+    shown = each_worker(f"show stat {backend} 4 -1").values()
+    return sum(int(row["scur"]) for text in shown for row in statistics(text) if row["addr"] not in spared)
+
+
+def end_sessions(backend: str, spared: frozenset[str] | None = None) -> tuple[int, int]:
     """End the open requests of a slot. Returns their number before, and of those that END_S has not ended.
+
+    `spared`: addresses of the servers whose requests go on.
 
     One that no engine has taken yet ends with HAProxy's 503 when its tries are over. If it were ended here its client
     would get no reply, so these come first.
@@ -168,25 +214,30 @@ def end_sessions(backend: str) -> tuple[int, int]:
     By server HAProxy ends only those that it has connected, and in an old worker, whose proxies are disabled, none: the
     others are ended one by one. A session's number may be another one's later, so most are ended by server.
     """
-    found = sessions(backend)
+    found = sessions(backend, spared)
     end = time.monotonic() + TRIES_S
-    while any(CONNECTING.search(line) for _, line in listed(backend)) and time.monotonic() < end:
+    while any(CONNECTING.search(line) for _, line in listed(backend, spared)) and time.monotonic() < end:
         time.sleep(0.05)
-    for number in range(1, SERVERS + 1):
-        query(f"shutdown sessions server {backend}/s{number}")
+    for number, known in enumerate(places(backend), 1):
+        if spared is None or known["addr"] not in spared:
+            query(f"shutdown sessions server {backend}/s{number}")
     end = time.monotonic() + END_S
-    while (left := sessions(backend)) and time.monotonic() < end:
-        for pid, line in listed(backend):
+    while (left := sessions(backend, spared)) and time.monotonic() < end:
+        for pid, line in listed(backend, spared):
             with suppress(Refused):
                 query(f"@!{pid} shutdown session {line.partition(':')[0]}", MASTER)
         time.sleep(0.05)
     return found, left
 
 
-def listed(backend: str) -> Iterator[tuple[str, str]]:
-    """Yield each open request of a slot as HAProxy's line, with its worker."""
+def listed(backend: str, spared: frozenset[str] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield each open request of a slot as HAProxy's line, with its worker; not those of `spared` servers."""
+    servers = replies(f"show stat {backend} 4 -1") if spared is not None else {}
     for pid, shown in replies("show sess").items():
-        yield from ((pid, line) for line in shown.splitlines() if f" be={backend} " in line)
+        left = {row["svname"] for row in statistics(servers.get(pid, "")) if spared and row["addr"] not in spared}
+        for line in shown.splitlines():
+            if f" be={backend} " in line and (spared is None or any(f" srv={name} " in line for name in left)):
+                yield pid, line
 
 
 def is_full() -> bool:

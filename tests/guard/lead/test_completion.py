@@ -47,12 +47,12 @@ def deployment(of: Recipe) -> Deployment:
 def came(status: int, release: str, text: str = "", size: int = 0, task: Task = "chat") -> CompletionEnd:
     """Judge a whole response to a request for q-2."""
     reply = CompletionReply(status=status, release=release, text=text, size=size or len(text))
-    return judge(reply, "q-2", PATHS[task])
+    return judge(reply, {"q-2"}, PATHS[task])
 
 
 def lost(failure: RequestFailure) -> CompletionEnd:
     """Judge a request for q-2 without a whole response."""
-    return judge(CompletionReply(failure, "reset"), "q-2")
+    return judge(CompletionReply(failure, "reset"), {"q-2"})
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ class Front:
 
     def __post_init__(self) -> None:
         self.target = deployment(recipe())
-        [(address, port)] = endpoints(self.target)
-        servers = (f"{address}:{port}",)
+        [place] = endpoints(self.target)
+        servers = (f"{place.address}:{place.port}",)
         slot = SlotFacts("chat", Slot.GREEN, "q-2", "q-2", servers, servers)
         service = ServiceFacts("chat", 8000, "", "be_chat_green", {Slot.GREEN: slot})
         facts = GatewayFacts({"chat": service}, {}, loaded=True)

@@ -128,7 +128,7 @@ def released(address: str) -> Deployment:
 )
 def test_a_slot_means_a_release_only_where_its_engine_is(host: str, address: str, pointed: bool) -> None:
     target = released(address)
-    [(_, port)] = endpoints(target)
+    port = endpoints(target)[0].port
 
     for server, expected in ((f"{host}:{port}", pointed), (f"{host}:{port + 1}", False)):
         slot = SlotFacts("chat", Slot.BLUE, "q-1", "q-1", (server,), (server,))
@@ -139,7 +139,7 @@ def test_a_slot_means_a_release_only_where_its_engine_is(host: str, address: str
 def test_a_slot_means_a_release_only_once_haproxy_has_what_the_file_has(named: str, moved: int) -> None:
     """HAProxy may have started from the file a moment before it was changed."""
     target = released("10.0.0.1")
-    [(_, port)] = endpoints(target)
+    port = endpoints(target)[0].port
     servers, serving = ((f"10.0.0.1:{at}",) for at in (port, port + moved))
     slot = SlotFacts("chat", Slot.BLUE, "q-1", named, servers, serving)
 
@@ -237,7 +237,7 @@ def test_a_change_that_was_interrupted_is_seen_as_not_done(
 def test_a_release_whose_id_is_in_the_other_slot_as_well_is_pointed_at_and_gets_the_traffic() -> None:
     """The lost release and the same one on another node differ by slot and address only."""
     lost, again = released("10.0.0.2"), replace(released("10.0.0.3"), slot=Slot.GREEN)
-    ((rank,), [(_, port)]) = again.ranks, endpoints(again)
+    (rank,), port = again.ranks, endpoints(again)[0].port
     key, facts = "i1", json.loads(DRAINING)
     journal = Journal("chat", "n1", revision=9).begun(key, Mode.FIRST, again, automatic=True)
     while journal.swap and journal.swap.phase is not Phase.VERIFY:

@@ -20,6 +20,7 @@ import pytest
 import requests
 
 from sparkops.gateway import commands
+from sparkops.gateway.commands import Endpoint
 from sparkops.names import Slot
 from sparkops.operator.status.clients import KEY, QUESTION, Model, configuration
 from tests.gateway.here import HereNode, configured
@@ -68,7 +69,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         gateway.give(configured(state, run, ports))
         stack.enter_context(gateway.started())
         node = HereNode("n", program=gateway)
-        node.run(commands.point("chat", Slot.BLUE, RELEASE, [("127.0.0.1", engine.port)]))
+        node.run(commands.point("chat", Slot.BLUE, RELEASE, [Endpoint("127.0.0.1", engine.port, RELEASE)]))
         node.run(commands.switch("chat", Slot.BLUE, RELEASE))
         yield Served(Model("chat", f"http://127.0.0.1:{ports[0]}/v1", CONTEXT), engine, key_file)
 
