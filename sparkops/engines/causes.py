@@ -32,6 +32,10 @@ class Cause:
     """A pattern of the lines that look alike and are harmless, or have another cause."""
     beside: str = ""
     """A pattern that another line of the same log must match too, for a message that says little by itself."""
+    told_beside: bool = False
+    """Whether the line that `beside` matches is the root, and the message only introduces it."""
+    until: str = ""
+    """A pattern of a later line of the same log that shows that what a quiet cause waits for has come."""
     of_others: bool = False
     """Whether the message is about the end of another rank or process: the cause stands in its log."""
     quiet: bool = False
@@ -97,5 +101,13 @@ def refused_arguments(engine: str, other: str) -> tuple[Cause, ...]:
 
 def no_gpu(pattern: str, source: str) -> Cause:
     """Return the cause where an engine finds no GPU."""
-    step = "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`."
-    return Cause(pattern, "the container has no GPU", step, source=source)
+    step = (
+        "Check `nvidia-smi` on the node and `gpu` of the node in the inventory (runtime, cdi or devices), then run "
+        "`sparkops doctor`."
+    )
+    return Cause(
+        pattern,
+        "the engine finds no GPU: the container has none, or torch or the driver cannot use it",
+        step,
+        source=source,
+    )

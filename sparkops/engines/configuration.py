@@ -63,9 +63,10 @@ QUANTIZATION: tuple[Cause, ...] = (
         source="vllm/model_executor/layers/quantization/awq.py",
     ),
     Cause(
-        r"([\w ']{1,64}) = (\d{1,9}) is not divisible by (?:weight quantization )?(\w{1,32})(?: = (\d{1,9}))?",
-        "the quantization of this checkpoint works in blocks ({2} {3}), and {0} = {1}, after the split over the ranks "
-        "(tensor parallel), is no multiple of a block",
+        r"([\w ']{1,64}) = (\d{1,9}) is not divisible by (?:weight quantization )?"
+        r"(min_thread_\w{1,8}|group_?size|block_\w{1,8}|pack_?factor|tile_\w{1,8})(?: = (\d{1,9}))?",
+        "the quantization of this checkpoint works in blocks ({2} {3}), and {0} = {1} (of one rank, where "
+        "tensor parallel splits it) is no multiple of a block",
         SPLIT,
         source="vllm/model_executor/layers/quantization/utils/fp8_utils.py",
     ),
@@ -74,8 +75,8 @@ QUANTIZATION: tuple[Cause, ...] = (
         r"requires|Unsupported model:? (?:when in features|input feature) size is not (?:a )?multiple of 16|Online "
         r"MXFP8 MoE requires|must be divisible by (?:the )?group[ _]size|For quantized MoE models, please make "
         r"sure|_per_partition=?\w{0,20} must be divisible by \d",
-        "a layer has a size, after the split over the ranks (tensor parallel), that is no multiple of the blocks of "
-        "the checkpoint's quantization",
+        "a layer (or the part of it that a rank of tensor parallel has) has a size that is no multiple of the "
+        "blocks of the checkpoint's quantization",
         SPLIT,
         source="vllm/model_executor/layers/quantization/modelopt.py, sglang/srt/model_executor/model_runner.py",
     ),
@@ -89,14 +90,21 @@ QUANTIZATION: tuple[Cause, ...] = (
         source="vllm/model_executor/layers/quantization/compressed_tensors/utils.py",
     ),
     Cause(
+        r"ModelOpt currently only supports: \[([^\]]{1,256})\]|Unknown ModelOpt quant algo:? ?'?(\w{0,64})",
+        "the checkpoint was quantized by ModelOpt with an algorithm {1} that this release of the engine "
+        "cannot read; it knows {0}",
+        f"{NEWER}, or {OTHER_CHECKPOINT} in NVFP4 or FP8 (quant_algo of hf_quant_config.json).",
+        source="vllm/model_executor/layers/quantization/modelopt.py",
+    ),
+    Cause(
         r"No (?:compressed-tensors|quark|modelslim) compatible scheme was found|Unsupported FusedMoe "
         r"scheme|Unsupported quantization config: bits=|Unsupported "
         r"(?:weight_bits|num_bits|data_type|packing_format)[: =]|only \S{1,16}bit weight quantization is supported|For "
         r"(?:FP8|INT8|NVFP4)\b[^.]{0,64}(?:we require|must also)|MoEMethod only supports|INC quantization with "
         r"bits=|Unsupported GGUF quantization type|is not supported for (?:AWQ|GPTQ)|only supports: \w{1,16}, \w{1,16} "
-        r"quantizations|ModelOpt currently only supports|Unsupported ModelOpt|Unknown ModelOpt quant algo",
-        "this release of the engine has no kernel for the checkpoint's variant of quantization (its bits, groups or "
-        "format)",
+        r"quantizations|Unsupported ModelOpt",
+        "this release of the engine does not serve the checkpoint's variant of quantization (its bits, "
+        "groups, data type or format), as the message says",
         f"{NEWER}, or {OTHER_CHECKPOINT} with a usual quantization (FP8, NVFP4, AWQ or GPTQ with 4 bits).",
         source="vllm/model_executor/layers/quantization/compressed_tensors/compressed_tensors.py",
     ),
@@ -177,8 +185,8 @@ PARALLEL: tuple[Cause, ...] = (
     ),
     Cause(
         r"^(?:AssertionError: )?(\d{1,9}) is not divisible by (\d{1,9})$",
-        "a size of the model, {0} (its heads or the width of a layer), cannot be split evenly over {1} ranks (tensor "
-        "parallel)",
+        "a size of the model, {0} (its heads or the width of a layer), is no multiple of {1}, most likely the "
+        "number of ranks that it is split over (tensor parallel)",
         "Set serve.tensor_parallel (and nodes) to a divisor of {0}, or split by layers: pipeline-parallel-size in "
         "serve.args.",
         source="vllm/distributed/utils.py",

@@ -208,7 +208,7 @@ def test_a_captured_start_goes_through_its_stages_in_order(captured: Captured, l
             "sglang serve: error: argument --attention-backend: invalid choice: 'no-such-backend'",
             "this SGLang does not know no-such-backend, the value of attention-backend",
         ),
-        ("no-gpu", "RuntimeError: No accelerator (CUDA, XPU,", "the container has no GPU"),
+        ("no-gpu", "RuntimeError: No accelerator (CUDA, XPU,", "the engine finds no GPU: the container has none"),
         (
             "scheduler-killed",
             "Subprocess scheduler_0 (pid=2043) crashed with exit code -9.",

@@ -136,6 +136,15 @@ ARGUMENT: tuple[Cause, ...] = (
         source=ARG,
     ),
     Cause(
+        r"^Unknown command: (\S{1,64})",
+        "the image is llama.cpp's full one, whose entrypoint (tools.sh) takes a command before the arguments "
+        "and got {}",
+        "Take the image with the server alone (image.use with a tag such as server-cuda), or put --server "
+        "before the arguments.",
+        source="llama.cpp: .devops/tools.sh",
+        beside=r"--server \(-s\)",
+    ),
+    Cause(
         r"error: --model is required|error: .{0,64}no model (?:path|specified)",
         "llama-server was started without a model",
         "Set model.file of the recipe.",
@@ -284,14 +293,15 @@ GPU: tuple[Cause, ...] = (
         quiet=True,
     ),
     Cause(
-        cuda(r"no CUDA-capable device is detected|invalid device ordinal|OS call failed|\(null\)"),
-        "the container has no GPU: CUDA finds no device, and llama.cpp continues on the CPU or stops",
+        cuda(r"no CUDA-capable device is detected|invalid device ordinal|\(null\)"),
+        "CUDA finds no GPU in the container, or none of the number that was asked for, and llama.cpp continues on the "
+        "CPU or stops",
         CHECK_GPU,
         source=f"{CUDA}; ggml-org/llama.cpp#1866",
         quiet=True,
     ),
     Cause(
-        cuda(r"unknown error|initialization error|system not yet initialized|driver shutting down"),
+        cuda(r"unknown error|initialization error|OS call failed|system not yet initialized|driver shutting down"),
         "CUDA cannot be initialized: the module nvidia_uvm is not loaded, /dev/nvidia-uvm is missing in the "
         "container, or the driver is in a failed state",
         "On the node: sudo nvidia-modprobe -u -c 0 (or modprobe nvidia_uvm); nvidia-smi; sudo dmesg | grep -i nvrm; "
@@ -384,7 +394,7 @@ GPU: tuple[Cause, ...] = (
         r"std::bad_alloc|insufficient memory \(attempted to allocate|posix_memalign failed"
         r"|mmap failed: Cannot allocate memory"
         r"|failed to allocate +[\d.]{1,20} MB$|failed to create ggml context",
-        "the node or the container has no memory left for the model",
+        "the node or the container has no memory left for the model, or a size in a damaged file is absurd",
         SMALLER,
         source="llama.cpp: ggml/src/ggml.c, src/llama-mmap.cpp",
     ),
@@ -505,8 +515,13 @@ FILES: tuple[Cause, ...] = (
         source=LOADER,
     ),
     Cause(
-        r"data is not within the file bounds|corrupted model: \d{1,9} tensors expected"
-        r"|unexpectedly reached end of file",
+        r"corrupted model: (\d{1,9}) tensors expected(?: but (\d{1,9}) found)?",
+        "the model is incomplete: it has {1} of {0} tensors, since one of its parts is missing or truncated",
+        f"{AGAIN}; `sparkops models verify` shows what a node has.",
+        source=LOADER,
+    ),
+    Cause(
+        r"data is not within the file bounds|unexpectedly reached end of file",
         "the GGUF file is truncated",
         AGAIN + "; `df -h` on the node shows whether its disk is full.",
         source=f"{LOADER}; ollama/ollama#6228",
@@ -583,9 +598,9 @@ FILES: tuple[Cause, ...] = (
         source="llama.cpp: src/llama-mmap.cpp",
     ),
     Cause(
-        r"mmap failed: |GGUF data section at file offset",
-        "the model's file cannot be mapped into memory: its file system does not support mmap, or the file is not "
-        "aligned",
+        r"mmap failed: (.{1,64})|(GGUF data section at file offset)",
+        "the model's file cannot be mapped into memory: its file system does not support mmap, or the file is "
+        "not aligned ({0}{1})",
         "Set no-mmap: true in serve.args (new builds: load-mode: none).",
         source="llama.cpp: src/llama-mmap.cpp",
         unless=r"Cannot allocate memory",
@@ -728,9 +743,17 @@ OTHER_FILES: tuple[Cause, ...] = (
         source=f"{MTMD}/clip.cpp",
     ),
     Cause(
-        r"failed to load CLIP model from ([^\s?]{1,512})",
+        r"failed to load CLIP model from ([^\s?]{1,512}?)\.? Does this file exist",
         "the mmproj {} is missing or cannot be read",
         "Correct mmproj in serve.args: below /models, where the container sees model_dir of the node.",
+        source=MTMD,
+    ),
+    Cause(
+        r"failed to load CLIP model from ([^\s?]{1,512})",
+        "the mmproj {} cannot be loaded: it is missing, damaged, of another model, or newer than this "
+        "llama.cpp; a line above says which",
+        "Correct mmproj in serve.args: below /models, where the container sees model_dir of the node, from "
+        "the model's repository; or take a newer llama.cpp (image.use).",
         source=f"{MTMD}/clip.cpp",
     ),
     Cause(
@@ -743,8 +766,10 @@ OTHER_FILES: tuple[Cause, ...] = (
     ),
     Cause(
         r"failed to load (?:multimodal model|CLIP model|mmproj)[ ,:]{0,3}'?([^'\s]{1,512})",
-        "the mmproj {} cannot be loaded: it is missing, damaged, or of another model",
-        "Correct mmproj in serve.args; take the file from the model's repository.",
+        "the mmproj {} cannot be loaded: it is missing, damaged, of another model, or newer than this "
+        "llama.cpp; a line above says which",
+        "Correct mmproj in serve.args: the file from the model's repository; or take a newer llama.cpp "
+        "(image.use), or remove mmproj.",
         source=f"{SERVER}/server-context.cpp",
     ),
     Cause(
@@ -787,7 +812,7 @@ OTHER_FILES: tuple[Cause, ...] = (
     ),
     Cause(
         r"failed to load lora adapter(?: from)? '?([^'\s]{1,512})",
-        "the LoRA adapter {} is missing, damaged, or not one of this model",
+        "the LoRA adapter {} is missing, damaged, or not one of this model; a line above says which",
         "Correct lora in serve.args.",
         source=COMMON,
     ),
@@ -835,9 +860,9 @@ TEMPLATES: tuple[Cause, ...] = (
 DOWNLOADS: tuple[Cause, ...] = (
     Cause(
         r"built without (?:CURL|libcurl|SSL)|HTTPS (?:is not supported|requested but)|CPPHTTPLIB_OPENSSL_SUPPORT",
-        "llama-server is to download the model itself, and was built without https",
-        "Set model.file, so that `sparkops models pull` downloads it, and remove hf-repo, hf-file and model-url from "
-        "serve.args.",
+        "llama-server is to download the model itself, and was built without TLS (OpenSSL), so without https",
+        "Set model.file, so that `sparkops models pull` downloads it, and remove hf-repo, hf-file and "
+        "model-url from serve.args; or take an image whose llama.cpp was built with OpenSSL (LLAMA_OPENSSL).",
         source="llama.cpp: common/download.cpp",
     ),
     Cause(
@@ -851,8 +876,8 @@ DOWNLOADS: tuple[Cause, ...] = (
         r"download failed after|failed to download model|Download '[^']{1,512}' failed|HTTPLIB failed"
         r"|cannot make GET request|GET failed \("
         r"|required file is not available in cache|failed to download",
-        "llama-server is to download the model itself (hf-repo or model-url), and does not reach the hub, or is "
-        "refused by it",
+        "llama-server is to download the model itself (hf-repo or model-url), and the download failed: the "
+        "hub is not reached or refuses it, or the file cannot be written",
         "Set model.id and model.file, so that `sparkops models pull` downloads it, and remove hf-repo and model-url "
         "from serve.args.",
         source="llama.cpp: common/download.cpp",

@@ -48,6 +48,32 @@ CAUSES: tuple[Cause, ...] = (
         source="sglang/srt/utils/common.py",
     ),
     Cause(
+        r"[Ww]atchdog timeout \(self\.watchdog_timeout=([\d.]{1,9})(?!.{0,32}soft=True)",
+        "the first batch compiled kernels for longer than the {} s of the watchdog, which then ended the server",
+        "Raise watchdog-timeout in serve.args for the first start; the cache of the release keeps the "
+        "compiled kernels. MAX_JOBS in serve.env sets how many are compiled at once.",
+        source="sglang/srt/utils/watchdog.py",
+        beside=r"Building JIT|Loading JIT ops|/nvcc .{0,256} -c |Entering DeepGEMM JIT",
+    ),
+    Cause(
+        r"[Ww]atchdog timeout \(self\.watchdog_timeout=([\d.]{1,9})(?!.{0,32}soft=True)",
+        "the scheduler made no progress in one batch for the {} s of the watchdog, which then ended the "
+        "server: it still compiled kernels, a kernel hangs, or another rank does not answer",
+        "Read the stacks that the watchdog printed above; raise watchdog-timeout in serve.args if kernels "
+        "were compiled, look at the other rank (`sparkops logs SERVICE --node NODE`), or set another "
+        "attention-backend.",
+        source="sglang/srt/utils/watchdog.py",
+    ),
+    Cause(
+        r"Not enough GPU memory for hybrid \(mamba/linear-attention\) state cache(?:.{0,128}total_rest_memory="
+        r"(-?[\d.]{1,9}) GB)?",
+        "the share of the memory that mem-fraction-static leaves beside the weights ({} GB) has no room for "
+        "the state cache of the linear attention (Mamba) layers",
+        "Raise mem-fraction-static, lower max-running-requests or speculative-num-draft-tokens, or set "
+        "mamba-ssm-dtype to bfloat16, in serve.args.",
+        source="sglang/srt/model_executor/model_runner_kv_cache_mixin.py",
+    ),
+    Cause(
         r"Not enough memory\. Please try to increase --mem-fraction|weights leave no GPU memory for the KV cache",
         "mem-fraction-static leaves no room for a KV cache beside the weights",
         "Raise mem-fraction-static in serve.args, or use a smaller model or more nodes.",

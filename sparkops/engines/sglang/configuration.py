@@ -82,9 +82,10 @@ CAUSES: tuple[Cause, ...] = (
         source="sglang/srt/layers/quantization/fp8_utils.py",
     ),
     Cause(
-        r"Invalid quantization '(\w{0,64})'\. FlashInfer|cutlass MoE is only supported with|[Mm]oE (?:A2A )?(?:is|are) "
-        r"only supported|cutlass_fp8 MoE requires|MxInt4 only supports|Unsupported runner backend|No \w{1,32} member "
-        r"for value|Mo[Ee]PE? .{0,64}(?:runner backend|a2a backend)|moe runner backend",
+        r"Invalid quantization '(\w{0,64})'\. FlashInfer|cutlass MoE is only supported with"
+        r"|[Mm]oE (?:A2A )?(?:is|are) only supported|cutlass_fp8 MoE requires|MxInt4 only supports"
+        r"|Unsupported runner backend|No Moe\w{1,32} member for value|Mo[Ee]PE? .{0,64}(?:runner backend"
+        r"|a2a backend)|moe runner backend",
         "the kernel for experts (moe-runner-backend, moe-a2a-backend) does not go with the quantization of the model "
         "{} or the other arguments",
         "Remove moe-runner-backend and moe-a2a-backend from serve.args, or set moe-runner-backend to auto or triton.",
@@ -114,10 +115,19 @@ CAUSES: tuple[Cause, ...] = (
         source="sglang/srt/model_executor/model_runner.py",
     ),
     Cause(
-        r"multi-node data parallel is not supported|enable dp attention when setting|Pipeline parallelism is not "
-        r"compatible with|two batch overlap, moe_a2a_backend|PD-Multiplexing|context parallel(?:ism)? ",
-        "two ways to split the work that serve.args sets exclude each other",
-        "Remove dp-size, pp-size, enable-dp-attention and the like from serve.args, as the message says.",
+        r"multi-node data parallel is not supported",
+        "dp-size spreads plain data parallelism over several nodes, which SGLang does only with data-parallel "
+        "attention",
+        "Remove dp-size from serve.args, so that each replica is one server on its nodes behind the gateway, "
+        "or set enable-dp-attention.",
+        source=ARGS,
+    ),
+    Cause(
+        r"enable dp attention when setting|Pipeline parallelism is not compatible with|two batch overlap, moe_"
+        r"a2a_backend|PD-Multiplexing|context parallel(?:ism)? ",
+        "the ways to split the work that serve.args sets (data, pipeline, expert or context parallel) do not "
+        "go together or with this model, as the message says",
+        "Remove the one that the message names from serve.args (dp-size, pp-size, enable-dp-attention and the like).",
         source=ARGS,
         unless=r"[Ww]arning",
     ),
@@ -141,7 +151,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"(?:mamba|Mamba|linear-attn|GDN).{0,128}(?:not compatible|is not supported|requires|only supported|must "
         r"be|not available)",
-        "a setting of the Mamba or linear attention layers does not serve this model, cache or GPU",
+        "a setting of the Mamba or linear attention layers does not go with this model, cache or GPU, or what "
+        "it requires is missing, as the message says",
         "Remove the mamba-... and linear-attn-... arguments from serve.args, or set mamba-scheduler-strategy as the "
         "message says.",
         source=ARGS,
@@ -186,8 +197,16 @@ CAUSES: tuple[Cause, ...] = (
         source="sglang/srt/lora/lora_config.py",
     ),
     Cause(
-        r"max_loaded_loras|max_loras_per_batch|max-loras-per-batch|max-lora-chunk-size|LoRA backend|'lora_name' and "
-        r"'lora_path'|--lora-paths|[Ff]ailed to load LoRA adapter",
+        r"[Ff]ailed to load LoRA adapter:? ?(.{0,128})",
+        "a LoRA adapter cannot be loaded: it is missing, damaged, of another model, or larger than the "
+        "arguments allow ({})",
+        "Correct lora-paths in serve.args: a path below /models with an adapter of this model; raise "
+        "max-lora-rank if the message names a rank.",
+        source="sglang/srt/lora/lora_manager.py",
+    ),
+    Cause(
+        r"max_loaded_loras|max_loras_per_batch|max-loras-per-batch|max-lora-chunk-size|LoRA backend"
+        r"|'lora_name' and 'lora_path'|--lora-paths",
         "the arguments for LoRA adapters are incomplete or do not go together",
         "Correct lora-paths, max-loras-per-batch, max-loaded-loras and lora-backend in serve.args.",
         source=ARGS,
@@ -215,7 +234,8 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         r"No processor registered for architecture: \[?'?(\w{1,64})|Cannot find corresponding multimodal processor",
-        "this SGLang has no processor of images and videos for the model {}",
+        "this SGLang has no processor of images and videos for the model {}: it does not know it, or could "
+        "not import it (then a line `Ignore import error` above names why)",
         "Take a newer image (image.use), or set enable-multimodal false in serve.args to serve text only.",
         source="sglang/srt/managers/multimodal_processor.py",
     ),
@@ -248,7 +268,7 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         r"SSL (?:key|certificate|CA certificates) file not found|--ssl-\w{1,32} (?:requires|has no effect)",
-        "a certificate or key of the server is missing in the container",
+        "the ssl-... arguments are incomplete, or a file that they name is missing in the container",
         "Remove the ssl-... arguments from serve.args; the gateway of sparkops serves TLS.",
         source=ARGS,
     ),
@@ -261,7 +281,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"modelopt_mixed is only supported|quantize_and_serve|ModelOpt(?:Fp8|MixedPrecision)Config only "
         r"supports|ModelOpt is not available|Only QUANT_CFG|Invalid quantization choice: '(\w{1,64})'",
-        "serve.args asks for a quantization of ModelOpt that the checkpoint does not have",
+        "serve.args asks for a quantization of ModelOpt that this checkpoint, image or model does not serve, "
+        "as the message says",
         "Remove quantization, modelopt-... and quantize-and-serve from serve.args; the checkpoint names its method.",
         source="sglang/srt/configs/model_config.py",
     ),
@@ -276,8 +297,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"deterministic inference|--enable-(?:hisparse|nsa-prefill-context-parallel)|HiSparse requires|NSA "
         r".{0,32}backend",
-        "a mode that serve.args enables (deterministic inference, sparse attention) does not serve this model or "
-        "backend",
+        "a mode that serve.args enables (deterministic inference, sparse attention) does not serve this "
+        "model, backend or GPU, as the message says",
         "Remove that flag from serve.args, or set attention-backend as the message says.",
         source=ARGS,
         unless=r"[Ww]arning|will be",

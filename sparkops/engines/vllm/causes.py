@@ -113,10 +113,12 @@ CAUSES: tuple[Cause, ...] = (
         "CUDA_VISIBLE_DEVICES is `all`, where vLLM wants the numbers of GPUs",
         "Remove CUDA_VISIBLE_DEVICES from serve.env: `gpu` of the node in the inventory gives the GPUs.",
         source="vllm/platforms/cuda.py",
+        beside=r"vllm/platforms/|CUDA_VISIBLE_DEVICES|physical_device",
     ),
     Cause(
         r"^(?:RuntimeError: )?Error Internal$",
-        "the CUTLASS kernel of this image was not compiled for the GPU of the node (12.1)",
+        "a CUTLASS kernel of this image does not run on the GPU of the node (12.1): it was compiled for "
+        "another one (such as 12.0a), or its tiles are too large for this GPU",
         "Use an image whose vLLM has code for 12.1 (image.vllm, image.use), or another quantization of the model.",
         source="vllm/csrc/cutlass_extensions/common.hpp",
         beside=r"cutlass",

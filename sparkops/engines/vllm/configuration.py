@@ -51,7 +51,8 @@ PARSERS: tuple[Cause, ...] = (
     ),
     Cause(
         r"Failed to (?:load module|import lazy \w{1,16} parser) '?([^' ]{1,256})'?",
-        "the plugin of a parser, {}, cannot be imported",
+        "the plugin of a parser, {}, cannot be imported: its file is missing or fails at import, as an error "
+        "above says",
         "Correct tool-parser-plugin or reasoning-parser-plugin in serve.args: a path of a Python file in the "
         "container.",
         source="vllm/tool_parsers/abstract_tool_parser.py",
@@ -197,6 +198,13 @@ LORA: tuple[Cause, ...] = (
         source="vllm/config/lora.py",
     ),
     Cause(
+        r"(\w{0,64}Experts\w{0,32}|[Mm]o[Ee] backend \S{1,64}) does not support LoRA",
+        "the kernel for the experts (MoE) that was chosen, {}, cannot apply LoRA adapters",
+        "Set another moe-backend in serve.args (marlin for a quantized model, triton for one in BF16), or "
+        "remove enable-lora and merge the adapter into the model.",
+        source="vllm/lora/layers/fused_moe.py",
+    ),
+    Cause(
         r"[Ll]o[Rr][Aa] .{0,32}(?:is not|not) (?:yet )?supported|is not supported for LoRA|No supported LoRA modules "
         r"found|does not support LoRA|To support LoRA for MoE model",
         "this vLLM cannot serve LoRA adapters with this model or these arguments",
@@ -220,7 +228,8 @@ MULTIMODAL: tuple[Cause, ...] = (
         source="vllm/v1/core/encoder_cache_manager.py",
     ),
     Cause(
-        r"Chunked MM input (?:is required|disabled)|(?:is larger than|exceeds) .{0,32}max_num_batched_tokens",
+        r"Chunked MM input (?:is required|disabled)|(?:mm_item|multimodal|encoder (?:cache"
+        r"|budget)).{0,64}(?:is larger than|exceeds) .{0,32}max_num_batched_tokens",
         "one image, video or sound of this multimodal model is larger than max-num-batched-tokens",
         "Raise max-num-batched-tokens in serve.args, or remove the kind with limit-mm-per-prompt.",
         source="vllm/v1/core/encoder_cache_manager.py",
@@ -234,14 +243,14 @@ MULTIMODAL: tuple[Cause, ...] = (
     Cause(
         r"Model class \S{1,64} has no registered multimodal processor|is not a multimodal model|The model is not "
         r"multimodal|for a non multimodal model",
-        "an argument is for multimodal models, and this model takes text only",
+        "an argument is for images, video or sound, and this vLLM serves the model with text only",
         "Remove limit-mm-per-prompt, mm-... and the like from serve.args.",
         source="vllm/multimodal/registry.py",
     ),
     Cause(
         r"renderer-num-workers > 1 with the multimodal|mm_tensor_ipc='torch_shm' is not|torch_shm is known to "
         r"fail|mm_shm_cache_max_object_size_mb|mm_encoder_\w{1,32} .{0,64}require",
-        "two settings for images and videos exclude each other",
+        "a setting for images and videos does not go with another one, or with this system, as the message says",
         "Remove one of them from serve.args, as the message says (renderer-num-workers, mm-processor-cache-gb, "
         "mm-...).",
         source="vllm/config/multimodal.py",
@@ -345,10 +354,32 @@ ARGUMENTS: tuple[Cause, ...] = (
         source="vllm/config/scheduler.py",
     ),
     Cause(
-        r"block_size ?\(?=?(\d{1,9})?\)? (?:must be <=|should be (?:greater|divisible))|mamba-block-size can only|No "
-        r"common block size for (\d{1,9})",
-        "the block size of the KV cache {0}{1} does not go with the other settings or the attention backend",
-        "Remove block-size and mamba-block-size from serve.args, or raise max-num-batched-tokens.",
+        r"block_size \((\d{1,9})\) must be <= max_num_batched_tokens \((\d{1,9})\)",
+        "the blocks of the cache of this hybrid (Mamba) model with prefix caching are of {0} tokens, more "
+        "than max-num-batched-tokens {1}",
+        "Set max-num-batched-tokens in serve.args to {0} or more, or set no-enable-prefix-caching.",
+        source="vllm/config/vllm.py",
+    ),
+    Cause(
+        r"mamba-block-size can only",
+        "mamba-block-size is set without the cache mode that it belongs to (prefix caching)",
+        "Remove mamba-block-size from serve.args, or set enable-prefix-caching.",
+        source="vllm/config/cache.py",
+    ),
+    Cause(
+        r"page size is not divisible by the maximum page size|[Pp]age sizes? .{0,64}cannot be (?:padded"
+        r"|unified)",
+        "the layers of the model have pages of the KV cache of different sizes (such as sliding-window and "
+        "full attention), which vLLM cannot bring to one size with this type of cache and attention backend",
+        "Remove kv-cache-dtype and block-size from serve.args (or set kv-cache-dtype to auto or fp8), take "
+        "another attention-backend, or a newer image (image.vllm).",
+        source="vllm/v1/core/kv_cache_utils.py",
+    ),
+    Cause(
+        r"block_size ?\(?=?(\d{1,9})?\)? should be (?:greater|divisible)|No common block size for (\d{1,9})",
+        "the block size of the KV cache {0}{1} does not go with another setting or with the attention "
+        "backend, as the message says",
+        "Remove block-size and attention-backend from serve.args, so that vLLM chooses both.",
         source="vllm/config/vllm.py",
     ),
     Cause(
@@ -387,8 +418,9 @@ ARGUMENTS: tuple[Cause, ...] = (
     ),
     Cause(
         r"libgomp: Thread creation failed: Invalid argument",
-        "the threads of a worker are bound to CPU cores that the node or its container does not have",
-        "Correct or remove VLLM_CPU_OMP_THREADS_BIND (OMP_PLACES, GOMP_CPU_AFFINITY) in serve.env.",
+        "the threads of a worker could not be created as set: they are bound to CPU cores that the node or "
+        "its container does not have, or their stack (OMP_STACKSIZE) is too large",
+        "Correct or remove VLLM_CPU_OMP_THREADS_BIND (OMP_PLACES, GOMP_CPU_AFFINITY) and OMP_STACKSIZE in serve.env.",
         source="libgomp (team.c)",
     ),
     Cause(
@@ -491,8 +523,9 @@ ARGUMENTS: tuple[Cause, ...] = (
     ),
     Cause(
         r"Model Runner V2 (?:requires|does not yet support|has not yet supported)",
-        "VLLM_USE_V2_MODEL_RUNNER=1 is set, and this runner does not support these arguments or this model",
-        "Remove VLLM_USE_V2_MODEL_RUNNER from serve.env.",
+        "the model runner V2, which VLLM_USE_V2_MODEL_RUNNER or this release chose, does not support these "
+        "arguments or this model",
+        "Remove VLLM_USE_V2_MODEL_RUNNER from serve.env, or set it to 0.",
         source="vllm/config/vllm.py",
     ),
     Cause(
@@ -593,12 +626,22 @@ PORT: tuple[Cause, ...] = (
         of_others=True,
     ),
     Cause(
-        r"[Cc]onfiguration mismatch detected for engine|Did not receive response from front-end process",
-        "another node runs with other arguments or another release of vLLM, or does not answer",
+        r"Did not receive response from front-end process",
+        "this data-parallel engine got no answer from the API server of the head: data-parallel-address or "
+        "data-parallel-rpc-port names another place than the head has, the head has ended, or a firewall "
+        "drops the packets",
+        "Compare the address in the line `Launching ... data parallel` of this log with that of the head, "
+        "remove data-parallel-address and data-parallel-rpc-port from serve.args, look at the other rank "
+        "(`sparkops logs SERVICE --node NODE`), and run `sparkops doctor`.",
+        source="vllm/v1/engine/core.py",
+    ),
+    Cause(
+        r"[Cc]onfiguration mismatch detected for engine",
+        "the data-parallel engines of the nodes were started with other arguments or another release of vLLM "
+        "than the head",
         "Bring the same image and recipe to each node (`sparkops build`), and look at the other rank: `sparkops logs "
         "SERVICE --node NODE`.",
         source="vllm/v1/engine/utils.py",
-        of_others=True,
     ),
 )
 REFUSED: tuple[Cause, ...] = (

@@ -21,6 +21,14 @@ MOST = 80_000
 the first on. A log of a failed start has 20,000; an engine's output may be anything, and a guard waits for this."""
 LAST = 60
 """Lines at the end of a log in which a start that makes no progress says what it waits for."""
+REASON = re.compile(
+    r"\[Errno (?!2\])\d{1,4}\]|\bos error (?!2\b)\d{1,4}|Too many open files|No space left on device"
+    r"|Disk quota exceeded|Permission denied|Read-only file system|Input/output error|Stale (?:NFS )?file handle"
+    r"|Cannot allocate memory|No such device|Transport endpoint is not connected"
+)
+"""What the operating system reports of a failed call: it says more than what the call was for."""
+REPORTED = re.compile(r"(?:docker: )?Error(?: response from daemon)?: |docker: ")
+"""How Docker's client begins its error, after what it prints of its progress."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,8 @@ def explain(
     if known and _explains(known, first):
         return _explained(read, known)
     silent = first is None or first.rank == OTHERS
-    if (stalled or (silent and not served)) and (waiting := _waiting(read, listed, stalled=stalled)):
+    waiting = _waiting(read, listed, stalled=stalled) if stalled or (silent and not served) else None
+    if waiting and not _is_over(waiting, first):
         return _explained(read, waiting)
     if first is None or (stalled and first.followed):  # what a process survived does not keep it from going on
         return Explanation()
@@ -82,12 +91,14 @@ def explain(
 
 
 def of_docker(printed: str) -> Advice | None:
-    """Return the known cause in what a command of Docker printed; None if unknown."""
+    """Return the known cause in what a command of Docker printed, its last error first; None if unknown."""
     read = root.entries(printed.splitlines())
+    last = max((entry.number for entry in read if REPORTED.match(entry.text)), default=0)
     found = (
         cause.advice(match, printed)
+        for lines in (read[last:], read[:last])
         for cause in DOCKER  # first: the lines of one error are one message
-        for entry in read
+        for entry in lines
         for _, match in _matches(entry.text, read, (cause,))
     )
     return next(found, None)
@@ -97,6 +108,8 @@ def _explained(read: Sequence[Entry], known: _Known) -> Explanation:
     entry = known.candidate.entry
     before = "\n".join(one.text for one in read[: entry.number + 1])
     advice = known.cause.advice(known.match, before)
+    if known.cause.told_beside:
+        entry = next((one for one in read if _compiled(known.cause.beside).search(one.text)), entry)
     return Explanation(_shown(entry), entry.number, advice, known.cause.of_others, known.cause)
 
 
@@ -146,15 +159,21 @@ def _of_message(entry: Entry, found: Sequence[Candidate]) -> Candidate:
 
 
 def _matches(text: str, read: Sequence[Entry], causes: Iterable[Cause]) -> Iterator[tuple[Cause, re.Match[str]]]:
-    """Yield the first cause that matches a line."""
+    """Yield the first cause that matches a line; one for the system's reason in it before one for what failed."""
+    reasons = [match.span() for match in REASON.finditer(text)]
+    first: tuple[Cause, re.Match[str]] | None = None
     for cause in causes:
         match = _compiled(cause.pattern).search(text)
         if match is None or (cause.unless and _compiled(cause.unless).search(text)):
             continue
         if cause.beside and not any(_compiled(cause.beside).search(other.text) for other in read):
             continue
-        yield cause, match
-        return
+        if not reasons or any(start < match.end() and match.start() < end for start, end in reasons):
+            yield cause, match
+            return
+        first = first or (cause, match)
+    if first:
+        yield first
 
 
 def _explains(known: _Known, first: Candidate | None) -> bool:
@@ -176,7 +195,16 @@ def _waiting(read: Sequence[Entry], causes: Sequence[Cause], *, stalled: bool) -
     waits = [cause for cause in causes if cause.quiet]
     for entry in reversed(read[-LAST:]):
         for cause, match in _matches(entry.text, read, waits):
+            if cause.until and any(_compiled(cause.until).search(later.text) for later in read[entry.number :]):
+                continue
             return _Known(Candidate(entry, LOGGED, followed=False), cause, match)
         if not stalled and entry.level is Level.CALM and not entry.text.startswith("NCCL "):
             return None
     return None
+
+
+def _is_over(waiting: _Known, first: Candidate | None) -> bool:
+    """Return whether a start failed by an error of its own after it had waited."""
+    if first is None or first.rank != OWN or first.followed:
+        return False
+    return first.entry.number > waiting.candidate.entry.number

@@ -62,9 +62,9 @@ LEVELS = {
 }
 SHUTTING_DOWN = re.compile(
     r"(?i)shut(?:ting)? ?down|sigterm|sigint|terminat|clean(?:ing)? ?up|exiting|kill_process_tree"
-    r"|waiting for (?:application|process)|stopp(?:ing|ed)|dumping|failed|crash|No live "
+    r"|waiting for (?:application|process)|stopp(?:ing|ed)|dumping|failed|crash|No live |loading model ''$"
 )
-"""What a process still logs at its end."""
+"""What a process still logs at its end, or when it continues with nothing."""
 HEADLINE = re.compile(
     r"(?!(?:Runtime|User|Future|Deprecation|Syntax)?Warning\b)[A-Za-z_][\w.]{0,200}(?:\(\w{1,64}\))?(?:: |:$|$)"
 )
@@ -82,6 +82,7 @@ SIGNALS = re.compile(
     r"|^exec [^:]{1,256}: |^(?:/bin/)?(?:ba|da)?sh: (?:line )?\d{1,4}: |^env: |: command not found"
     r"|version `[\w.]{1,32}' not found"
     r"|^GGML_ASSERT|ggml_abort|GGML_ASSERT\(|^CUDA error|: CUDA error|^sparkops: (?!all |.{1,64} joins)"
+    r"|[Ww]atchdog timeout \(self\.(?!.{0,64}soft=True)"
     r"|^LLVM ERROR|: line \d{1,6}: |^[^:]{1,256}: (?:not found|Permission denied)$|Hunk #\d{1,4} FAILED"
     r"|error loading model|^OpenBLAS |^libgomp: |^python\d?: |^/usr/bin/python[\d.]{0,4}: |^what\(\): "
 )
@@ -101,7 +102,7 @@ ELSEWHERE = re.compile(
     r"|ActorDiedError|The actor died|ActorUnavailableError|RayTaskError|ray::\w"
     r"|KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|EOFError|Process group watchdog"
     r"|scheduler died|crashed with exit code|exit code: -?\d|Rank \d{1,9} (?:scheduler )?died|leaked \w{1,32} objects"
-    r"|exiting due to|failed to load model|llama_model_loader: failed to load model from"
+    r"|exiting due to|failed to load model(?! '[^']{1,256}': \w)|llama_model_loader: failed to load model from"
     r"|failed to create context with model|encountered an error while trying to fit|failed to create_context"
     r"|cleaning up before exit"
     r"|destroy_process_group|returned non-zero exit status|subprocess\.CalledProcessError|Ninja build failed"

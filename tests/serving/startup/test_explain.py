@@ -51,8 +51,9 @@ NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasin
         ),
         (
             "no-device",
-            "the container has no GPU",
-            "Check `gpu` of the node in the inventory (runtime, cdi or devices), then run `sparkops doctor`.",
+            "the engine finds no GPU: the container has none, or torch or the driver cannot use it",
+            "Check `nvidia-smi` on the node and `gpu` of the node in the inventory (runtime, cdi or devices), then run "
+            "`sparkops doctor`.",
         ),
         (
             "no-module",
@@ -83,7 +84,10 @@ def test_two_packages_with_the_same_files_are_named_in_vllm_0_33(captured: Captu
     found = explain(captured("vllm-0.33.0-cuda-overwritten-module.log").splitlines(), causes.of("vllm")).advice
 
     assert found is not None
-    assert found.cause == "cuda-python overwrote cuda.bindings.runtime of cuda-bindings with an older one in the image"
+    assert found.cause == (
+        "cuda.bindings.runtime in the image is another release than the engine needs: cuda-python overwrote that of "
+        "cuda-bindings with an older one, or an old cuda-bindings is installed"
+    )
     assert found.step.startswith("Add cuda-python to image.remove of the recipe")
 
 
@@ -189,7 +193,8 @@ def test_any_other_line_has_none(line: str) -> None:
         ),
         (
             "docker-26.1-cdi-without-spec.txt",
-            "the node has no CDI specification of the devices",
+            "no CDI specification of the node has the devices nvidia.com/gpu=all: it was not written, is older than "
+            "the devices, or their name is wrong",
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; nvidia-ctk cdi list must then "
             "show nvidia.com/gpu=all\n",
         ),
@@ -212,6 +217,52 @@ def test_disabled_cdi_is_not_a_missing_toolkit() -> None:
     assert known
     assert known.cause.startswith("CDI is disabled")
     assert '{"features": {"cdi": true}}' in known.step
+
+
+def test_the_last_error_of_docker_is_the_one() -> None:
+    """The image is pulled where it is missing, and the pull is not what fails."""
+    printed = (
+        "Unable to find image 'nvcr.io/nvidia/vllm:26.02-py3' locally\n"
+        "Status: Downloaded newer image for nvcr.io/nvidia/vllm:26.02-py3\n"
+    )
+    last = "docker: Error response from daemon: failed to set up container networking: network spark-net not found\n"
+
+    known = of_docker(printed + last)
+
+    assert known
+    assert known.cause.startswith("the network spark-net of the container")
+    assert of_docker(f"{printed}docker: Error response from daemon: of another kind\n") is None
+
+
+def test_the_reason_of_the_system_is_the_cause_rather_than_what_failed() -> None:
+    line = "RuntimeError: CUDA error: out of memory while writing: [Errno 24] Too many open files"
+
+    found = explain([line], causes.of("vllm")).advice
+
+    assert found
+    assert found.cause.startswith("the container may not open more files")
+
+
+def test_a_line_that_introduces_the_root_is_not_shown_as_it() -> None:
+    lines = (
+        "ImportError: ",
+        "[sgl_kernel] CRITICAL: Could not load any common_ops library!",
+        "- ImportError: libnuma.so.1: cannot open shared object file: No such file or directory",
+    )
+
+    assert explain(lines, causes.of("sglang")).number == 2
+
+
+WAITS = "(Worker pid=1) INFO 11-28 13:00:19 [x.py:1] world_size=2 rank=0 local_rank=0 distributed_init_method=tcp://a:1"
+MET = "(Worker pid=1) INFO 11-28 13:00:24 [x.py:1] rank 0 in world size 2 is assigned as DP rank 0"
+FAILED = "(Worker pid=1) ERROR 11-28 13:00:24 [x.py:1] KeyError: 'x'"
+
+
+@pytest.mark.parametrize(("after", "waits"), [((), True), ((MET,), False), ((FAILED,), False)])
+def test_a_rank_waits_until_the_ranks_have_met_or_one_failed(after: tuple[str, ...], *, waits: bool) -> None:
+    found = explain([WAITS, *after], causes.of("vllm"), stalled=True).advice
+
+    assert bool(found) is waits
 
 
 def test_another_error_of_docker_has_none() -> None:

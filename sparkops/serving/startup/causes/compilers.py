@@ -116,7 +116,7 @@ CAUSES: tuple[Cause, ...] = (
         r"|^(?:gcc|g\+\+|c\+\+|cc): No such file|No such file or directory: '(gcc|g\+\+|c\+\+|cc)'"
         r"|nvcc fatal {0,4}: (?:No|Cannot find) [^\n]{0,32}compiler"
         r"|cannot execute .{0,2}cc1plus|error trying to exec .{0,2}cc1(?:plus)?",
-        "the image has no C++ compiler (g++), which is needed to compile kernels when the engine starts",
+        "the image has no C++ compiler (g++) that works, which is needed to compile kernels when the engine starts",
         f"Add g++ (build-essential) to image.apt, {REBUILD}",
         source="nvcc; torch/utils/cpp_extension.py",
     ),
@@ -196,7 +196,7 @@ CAUSES: tuple[Cause, ...] = (
         unless=HARMLESS,
     ),
     Cause(
-        r"Assertion error \([^)]{0,256}\): (?:Unsupported (?:arch|device|SM)|Unknown (?:arch|device|SF|recipe|kernel))"
+        r"Assertion error \([^)]{0,256}\): (?:Unsupported (?:arch|device|SM)|Unknown (?:arch|device|SM))"
         r"|deep_?gemm[^\n]{0,64}(?i:unsupported arch)|Unsupported architecture or scaling factor types",
         "DeepGEMM has no kernel for the GB10 (sm_121): its kernels are for Hopper and data-centre Blackwell",
         NO_DEEP_GEMM,
@@ -210,11 +210,44 @@ CAUSES: tuple[Cause, ...] = (
         source="vllm/utils/deep_gemm.py; sglang/srt/layers/quantization/fp8_utils.py",
     ),
     Cause(
-        r"NV(?:CC|RTC)(?: PTX)? compilation failed|Assertion error \([^)]{0,256}(?:deep_?gemm|csrc)/[^)]{0,128}\)",
-        "a kernel of DeepGEMM failed: its release does not support the GB10 (sm_121), or does not fit the CUDA of the "
-        "image",
+        r"Corrupted JIT cache directory",
+        "a folder in DeepGEMM's cache of compiled kernels is incomplete: a compilation was interrupted, or "
+        "two processes wrote to it",
+        "Stop the service, remove the cache of compiled code on the node (docker volume ls, then docker "
+        "volume rm sparkops-cache-...; or .deep_gemm in the directory that is mounted), and deploy again.",
+        source="DeepGEMM: csrc/jit/kernel_runtime.hpp",
+    ),
+    Cause(
+        r"Assertion error \([^)]{0,256}(?:deep_?gemm|csrc)/[^)]{0,128}\): Unknown (\w{1,32}[^\n]{0,64})",
+        "DeepGEMM has no kernel for these weights or their scales on this GPU (Unknown {}): its kernels are "
+        "for Hopper and data-centre Blackwell",
+        NO_DEEP_GEMM,
+        source="DeepGEMM: csrc/apis",
+    ),
+    Cause(
+        r"NV(?:CC|RTC)(?: PTX)? compilation failed|Assertion error \([^)]{0,256}(?:deep_?gemm"
+        r"|csrc)/[^)]{0,128}\)(?:: ([^\n]{1,160}))?",
+        "a kernel of DeepGEMM failed ({}): its release does not support the GB10 (sm_121) or these sizes, "
+        "does not fit the CUDA of the image, or its cache is damaged",
         NO_DEEP_GEMM,
         source="DeepGEMM csrc/jit/compiler.hpp",
+    ),
+    Cause(
+        r"Unexpected instruction types specified for '([\w.]{1,64})'",
+        "the ptxas of the CUTLASS DSL in the image does not know the types of the instruction {} that a "
+        "kernel uses (such as FP4 on sm_121a): nvidia-cutlass-dsl is the one for CUDA 12, or too old",
+        "Set nvidia-cutlass-dsl[cu13] in image.packages and remove its other packages (image.remove), take a "
+        "newer image, or choose another moe-backend or linear-backend in serve.args.",
+        source="ptxas",
+        beside=r"nvidia_cutlass_dsl|NVVM Compilation Error",
+    ),
+    Cause(
+        r"Unexpected instruction types specified for '([\w.]{1,64})'",
+        "ptxas does not know the types of the instruction {} that a kernel uses: it is of an older CUDA than "
+        "the kernel needs, or the kernel is for another GPU",
+        "Take an image whose CUDA is newer (image.base, image.use), or choose another attention-backend, "
+        "moe-backend or linear-backend in serve.args.",
+        source="ptxas",
     ),
     Cause(
         r"OpError: (?:OpError: )?expects arch to be one of|expects arch to be[^\n]{0,256}but got (?:Arch\.)?sm_12\w",
@@ -253,9 +286,15 @@ CAUSES: tuple[Cause, ...] = (
         source="torch/_dynamo/exc.py",
     ),
     Cause(
-        r"failed, leading to a corrupted compilation artifact|Inductor cache lookup failed"
-        r"|vLLM failed to compile the model"
-        r"|Expected tensors only, but got: <class",
+        r"failed, leading to a corrupted compilation artifact|vLLM failed to compile the model",
+        "the cache of compiled code has no artifact that can be used: an earlier compilation failed or broke "
+        "off, and the cache hides its error",
+        f"{EMPTY_CACHE} A compilation that fails again then shows its own error.",
+        source="vllm/compilation/compiler_interface.py",
+    ),
+    Cause(
+        r"Inductor cache lookup failed|Expected tensors only, but got: <class|Bytes object is corrupted, check"
+        r"sum does not match",
         "the cache of compiled code is damaged or of another version: an earlier start ended while it was written",
         EMPTY_CACHE,
         source="vllm/compilation/compiler_interface.py",
@@ -336,8 +375,8 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         r"Command '\[?'[^'\s]{0,128}(?:gcc|clang|cc)'",
-        "the C compiler failed while Triton built its launcher: development files in the image are missing or do not "
-        "fit",
+        "the C compiler failed while a launcher of Triton or another extension was built: development files "
+        "in the image are missing or do not fit",
         "Read the compiler's messages (sparkops logs SERVICE); add build-essential and python3-dev to image.apt, "
         "" + REBUILD,
         source="triton/runtime/build.py",

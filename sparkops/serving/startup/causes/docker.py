@@ -94,7 +94,8 @@ GPU: tuple[Cause, ...] = (
     ),
     Cause(
         r"unresolvable CDI devices (\S{1,256})",
-        "the node has no CDI specification of the devices",
+        "no CDI specification of the node has the devices {}: it was not written, is older than the devices, "
+        "or their name is wrong",
         f"On the node: {GENERATE}; nvidia-ctk cdi list must then "
         "show {}\nOr set `gpu: runtime` or `gpu: devices` in the inventory.",
         source="cncf-tags/container-device-interface: pkg/cdi/cache.go",
@@ -206,8 +207,15 @@ GPU: tuple[Cause, ...] = (
         source=f"{LIBNVIDIA}: src/cli/common.c, src/nvc_info.c",
     ),
     Cause(
-        r"driver rpc error: |initialization error: driver error: |(?:initialization"
-        r"|detection) error: .{0,64}timed out",
+        r"driver rpc error: (?!.{0,64}timed out)(.{1,128})|initialization error: driver error: (?!.{0,64}timed"
+        r" out)(.{1,128})",
+        "the toolkit got no answer that it understands from the NVIDIA driver ({0}{1}): the driver failed, or "
+        "toolkit and driver do not fit each other",
+        CHECK_DRIVER + "Update nvidia-container-toolkit, or reboot the node if nvidia-smi fails too.",
+        source=f"{LIBNVIDIA}: src/rpc.c",
+    ),
+    Cause(
+        r"driver rpc error: .{0,64}timed out|(?:initialization|detection) error: .{0,64}timed out",
         "the NVIDIA driver does not answer the toolkit in time: the GPU hangs, or it is slow without persistence mode",
         CHECK_DRIVER + "Then: sudo nvidia-smi -pm 1; reboot the node if nvidia-smi hangs.",
         source=f"{LIBNVIDIA}: src/rpc.c",
@@ -395,6 +403,13 @@ DAEMON: tuple[Cause, ...] = (
 
 PULL: tuple[Cause, ...] = (
     Cause(
+        r"Error response from daemon: ",
+        "the image that was built for this release is missing on the node: it was never copied there, or was pruned",
+        "Run `sparkops build RECIPE`, which brings the image to its nodes, and deploy again.",
+        source=f"{MOBY}: daemon/images",
+        beside=r"Unable to find image '(?:sparkops/|sha256:)",
+    ),
+    Cause(
         r"toomanyrequests|pull rate limit|429 Too Many Requests|too many requests",
         "the registry refuses more pulls from this address: its rate limit is reached (Docker Hub counts pulls "
         "without an account)",
@@ -413,8 +428,10 @@ PULL: tuple[Cause, ...] = (
     ),
     Cause(
         r"does not match the detected host platform|exec format error",
-        "the image or a program in it was built for another architecture (amd64) than the node's, arm64",
-        "Set image.use or image.base to a tag with linux/arm64, or build it on a Spark: `sparkops build`.",
+        "the image or a program in it was built for another architecture (amd64) than the node's, arm64 (or a "
+        "script in it does not begin with #! and its interpreter)",
+        "Set image.use or image.base to a tag with linux/arm64 (docker image inspect IMAGE prints its Architecture), "
+        "or build it on a Spark: `sparkops build`. If it is arm64: correct the first line of the script.",
         source=f"{MOBY}: daemon/create.go; mmartial/ComfyUI-Nvidia-Docker#96",
     ),
     Cause(
@@ -423,6 +440,15 @@ PULL: tuple[Cause, ...] = (
         "the registry's certificate is not valid at the time of the node's clock: the clock is wrong, or the "
         "certificate expired",
         "On the node: timedatectl; sudo timedatectl set-ntp true. `sparkops doctor` compares the clocks.",
+        source="golang crypto/x509",
+    ),
+    Cause(
+        r"x509: certificate is valid for (.{1,256}?), not (\S{1,128})|x509: (?:certificate is not valid for an"
+        r"y names, but wanted to match|cannot validate certificate for) (\S{1,128})|relies on legacy Common Na"
+        r"me",
+        "the certificate of the registry is for another name than the one that it is asked by ({1}{2})",
+        "Use the name that the certificate has ({0}) in image.use or image.base, or give the registry a "
+        "certificate for this name.",
         source="golang crypto/x509",
     ),
     Cause(
@@ -470,8 +496,7 @@ PULL: tuple[Cause, ...] = (
     ),
     Cause(
         r"pull access denied for (?:sparkops/\S{1,200}|sha256:\S{1,64})|No such image: (?:sparkops/\S{1,200}"
-        r"|sha256:\S{1,64})"
-        r"|Unable to find image '(?:sparkops/|sha256:)[^']{1,256}' locally",
+        r"|sha256:\S{1,64})",
         "the image that was built for this release is missing on the node: it was never copied there, or was pruned",
         "Run `sparkops build RECIPE`, which brings the image to its nodes, and deploy again.",
         source=f"{MOBY}: daemon/images/image.go; {CLI}: cli/command/container/create.go",
@@ -493,11 +518,10 @@ PULL: tuple[Cause, ...] = (
         unless=r"snapshot|content digest|device",
     ),
     Cause(
-        r"No such image: (\S{1,256})|Unable to find image '([^']{1,256})' locally",
-        "the image {0}{1} is missing on the node",
+        r"No such image: (\S{1,256})",
+        "the image {0} is missing on the node",
         "Run `sparkops build RECIPE`, which brings the image to its nodes, and deploy again.",
         source=f"{MOBY}: daemon/images/image.go",
-        beside=r"No such image: |Error response from daemon: |not found|does not exist",
     ),
     Cause(
         r"invalid reference format|repository name .{0,64}must be lowercase|invalid tag format",
@@ -725,7 +749,8 @@ MOUNTS: tuple[Cause, ...] = (
         r"invalid mount config for type|invalid volume specification|invalid mode: "
         r"|invalid mount path: '([^']{0,256})'|invalid bind mount spec"
         r"|includes invalid characters for a local volume name",
-        "a mount is not written correctly: both paths must be absolute and have no colon",
+        "a mount is not written correctly, as the message says: both paths must be absolute and have no "
+        "colon, and its mode must exist",
         "Correct model_dir and gpu_mounts of the node in the inventory.",
         source=f"{MOBY}: daemon/volume/mounts/linux_parser.go",
     ),
@@ -971,7 +996,8 @@ PORTS: tuple[Cause, ...] = (
         source=f"{MOBY}: daemon/libnetwork/drivers/bridge",
     ),
     Cause(
-        r"(?:listen|bind).{0,64}: permission denied|cannot expose privileged port",
+        r"(?:listen (?:tcp|udp)|[Bb]ind for |bind host port |exposing port ).{0,128}permission denied"
+        r"|cannot expose privileged port",
         "Docker may not open this port: ports below 1024 need root, and Docker is rootless",
         "Choose a serve.port from 1024 on.",
         source=f"{MOBY}: daemon/libnetwork/drivers/bridge",
@@ -980,8 +1006,8 @@ PORTS: tuple[Cause, ...] = (
         r"(?:iptables|ip6tables|nft|nftables).{0,512}(?:No chain/target/match|does not exist|failed|Permission denied"
         r"|exit status)"
         r"|failed to (?:program FILTER chain|set up DOCKER)|DOCKER-ISOLATION|br_netfilter",
-        "Docker's rules in the node's firewall are missing: the firewall was reloaded (ufw, firewalld, nftables), or "
-        "a kernel module is missing",
+        "Docker's rules in the node's firewall are missing or cannot be written: the firewall was reloaded "
+        "(ufw, firewalld, nftables), a kernel module is missing, or another program holds its lock",
         f"Docker writes them at its start: {RESTART}",
         source=f"{MOBY}: daemon/libnetwork/iptables",
     ),
@@ -994,16 +1020,24 @@ PORTS: tuple[Cause, ...] = (
         source=f"{MOBY}: daemon/libnetwork/drivers/bridge/bridge_linux.go",
     ),
     Cause(
-        r"all predefined address pools have been fully subnetted|could not find an available, non-overlapping IPv4"
-        r"|Pool overlaps",
+        r"Pool overlaps",
+        "the subnet that was asked for a Docker network overlaps that of another network of the node",
+        "Choose another subnet, or remove the other network (docker network ls; docker network rm NAME).",
+        source=f"{MOBY}: daemon/libnetwork/ipam",
+    ),
+    Cause(
+        r"all predefined address pools have been fully subnetted|could not find an available, non-overlapping "
+        r"IPv4",
         "Docker of the node has no free subnet for another network",
         "On the node: docker network prune; or add default-address-pools to /etc/docker/daemon.json.",
         source=f"{MOBY}: daemon/libnetwork/ipam",
     ),
     Cause(
         r"network (\S{1,128}) not found|could not find a network matching|[Nn]o such network",
-        "the network of the container does not exist on the node: it was removed (docker network prune)",
-        "Create it on the node (docker network create NAME), or remove the container and deploy again.",
+        "the network {} of the container does not exist on the node: it was never created there, or was "
+        "removed (docker network prune)",
+        "Create it on the node (docker network create NAME), or remove --network from the command and deploy "
+        "again; docker network ls shows those that exist.",
         source=f"{MOBY}: daemon/container_operations.go",
     ),
     Cause(

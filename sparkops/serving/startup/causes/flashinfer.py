@@ -146,7 +146,8 @@ CAUSES: tuple[Cause, ...] = (
         r"Failed to (?:initialize|run) cutlass|Failed to initialize the TMA descriptor|\[FP4 gemm Runner\]"
         r"|[Cc]utlass[^\n]{0,64}(?:Error Internal|arch conditional MMA)"
         r"|\[TensorRT-LLM\]\[ERROR\] Assertion failed:[^\n]{0,64}(?:cutlass|TMA|arch|SM)",
-        "FlashInfer's CUTLASS kernel for this quantization does not run on the GB10 (sm_121) in this release",
+        "FlashInfer's CUTLASS kernel for this quantization failed: it does not run on the GB10 (sm_121) in "
+        "this release, or not with these sizes, as the message says",
         OTHER_BACKEND,
         source="flashinfer/data/csrc (TensorRT-LLM kernels)",
         unless=IGNORED,
@@ -257,8 +258,8 @@ CAUSES: tuple[Cause, ...] = (
         quiet=True,
     ),
     Cause(
-        r"missing and no known rule to make it|ninja: error: (?:loading|opening|mkdir|stat|open)[^\n]{0,256}",
-        "ninja cannot use FlashInfer's cache of compiled kernels: it was made by another image, or it is damaged or "
+        r"missing and no known rule to make it|ninja: error: (?:loading|opening|mkdir|stat|open)",
+        "ninja cannot use the cache of compiled kernels: it was made by another image, or it is damaged or "
         "not writable",
         EMPTY_CACHE,
         source="ninja; flashinfer/jit/cpp_ext.py",

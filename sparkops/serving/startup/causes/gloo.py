@@ -76,8 +76,9 @@ CAUSES: tuple[Cause, ...] = (
         "Give the nodes addresses in `fabric` of the inventory, or add {0} to /etc/hosts of the node, and deploy "
         "again.",
         source="torch/csrc/distributed/c10d/socket.cpp",
-        beside=r"network addresses of \([^\n]{1,128}\) cannot be retrieved \(gai error",
         unless=r"retrying \(",
+        beside=r"network addresses of \([^\n]{1,128}\) cannot be retrieved \(gai error",
+        told_beside=True,
     ),
     Cause(
         r"client socket has timed out after \S{1,16} while trying to connect to \(([^,\s]{1,128}), (\d{1,5})\)",
@@ -302,6 +303,7 @@ CAUSES: tuple[Cause, ...] = (
         f"the address of the first. {OPEN}",
         source="sglang/srt/model_executor/model_runner.py, sgl-project/sglang#7478",
         beside=r"\bnnodes=(?!1\b)\d{1,4}, node_rank=0\b",
+        until=r"Init torch distributed ends",
         of_others=True,
         quiet=True,
     ),
@@ -311,14 +313,24 @@ CAUSES: tuple[Cause, ...] = (
         f"Read the log of rank 0: `sparkops logs SERVICE --rank 0`. {OPEN}",
         source="sglang/srt/model_executor/model_runner.py",
         beside=r"\bnnodes=(?!1\b)\d{1,4}, node_rank=[1-9]",
+        until=r"Init torch distributed ends",
         of_others=True,
         quiet=True,
+    ),
+    Cause(
+        r"^AttributeError: Can't get attribute '(\w{1,128})' on <module '((?:vllm|sglang)[\w.]{0,128})'",
+        "the nodes run different releases of the engine: a message from another node names {0}, which {1} of "
+        "this node's release does not have",
+        SAME_IMAGE,
+        source="CPython: Lib/pickle.py",
     ),
     Cause(
         r"world_size=(?!1 )(\d{1,9}) rank=0 local_rank=\d{1,9} distributed_init_method=tcp://(\S{1,128})",
         "rank 0 waits at {1} for the other of {0} ranks: one did not start, has the same node-rank, or cannot reach it",
         f"Leave node-rank, nnodes and master-addr out of serve.args. {OTHER} {OPEN}",
         source="vllm/distributed/parallel_state.py",
+        until=r"\brank \d{1,6} in world size|Starting to load model|Loading model from scratch"
+        r"|Loading weights took|vLLM is using nccl",
         of_others=True,
         quiet=True,
     ),
@@ -327,6 +339,8 @@ CAUSES: tuple[Cause, ...] = (
         "this rank waits for rank 0 at {}, which does not answer there",
         f"Read the log of rank 0: `sparkops logs SERVICE --rank 0`. {OPEN}",
         source="vllm/distributed/parallel_state.py",
+        until=r"\brank \d{1,6} in world size|Starting to load model|Loading model from scratch"
+        r"|Loading weights took|vLLM is using nccl",
         of_others=True,
         quiet=True,
     ),

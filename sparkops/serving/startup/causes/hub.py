@@ -9,6 +9,8 @@ DOWNLOAD = "huggingface_hub/file_download.py"
 PULL = "Download the model before the start with `sparkops models pull`, which continues an interrupted download"
 AT_HUB = r"huggingface\.co|hf\.co|hf-mirror|xethub"
 """Servers of the hub."""
+IN_HUB = r"huggingface|hf_hub|hf_xet|snapshot_download|hf-mirror|hf\.co"
+"""What a log has where the hub was asked: an answer or a broken connection may be that of another server."""
 RETRIED = r"[Rr]etry(?:ing)? (?:in|after|\d)|[Rr]etrying|thrown while requesting|Will ignore|retry #"
 """Words of a line that is followed by another attempt."""
 
@@ -89,6 +91,7 @@ CAUSES: tuple[Cause, ...] = (
         "Create a new token on the hub and run `sparkops models pull --token-file FILE` (HF_TOKEN); check model.id.",
         source=HTTP,
         unless=r"vllm-openai|registry|docker",
+        beside=IN_HUB,
     ),
     Cause(
         r"LocalTokenNotFoundError|Token is required \(.{0,64}but no token found",
@@ -111,6 +114,7 @@ CAUSES: tuple[Cause, ...] = (
         "--token-file FILE` (HF_TOKEN); check the proxy of the node.",
         source=HTTP,
         unless=RETRIED,
+        beside=IN_HUB,
     ),
     Cause(
         r"416 (?:Client Error|Requested Range|Range Not)|Client error '416|Requested Range Not Satisfiable",
@@ -120,6 +124,7 @@ CAUSES: tuple[Cause, ...] = (
         "download it again: `sparkops models pull`.",
         source=DOWNLOAD,
         unless=RETRIED,
+        beside=IN_HUB,
     ),
     Cause(
         r"429 (?:Client Error|Too Many)|Client error '429|Too Many Requests|rate[ "
@@ -129,6 +134,7 @@ CAUSES: tuple[Cause, ...] = (
         "a higher limit; with HF_HUB_OFFLINE=1 in serve.env a start asks nothing of the hub.",
         source=HTTP,
         unless=RETRIED + r"|toomanyrequests|docker",
+        beside=IN_HUB,
     ),
     Cause(
         r"(?:50[0234]) (?:Server Error|Internal|Bad Gateway|Service|Gateway)|Server error '50\d|HfHubHTTPError: 50\d",
@@ -136,6 +142,7 @@ CAUSES: tuple[Cause, ...] = (
         f"Try again later (status.huggingface.co). {PULL}.",
         source=HTTP,
         unless=RETRIED,
+        beside=IN_HUB,
     ),
     Cause(
         r"Fast download using 'hf_transfer' is enabled|using `hf_transfer`",
@@ -169,8 +176,9 @@ CAUSES: tuple[Cause, ...] = (
         unless=r"/shm\b|shm_open|inductor|triton|flashinfer|nvcc|vllm/torch_compile",
     ),
     Cause(
-        r"(?:Permission denied|PermissionError).{0,256}(?:huggingface|/hub/|models--|\.locks|/HF_HOME|os error "
-        r"13)|PermissionError at (\S{1,300}) when downloading",
+        r"(?:Permission denied|PermissionError).{0,256}(?:huggingface|/hub/|models--|\.locks"
+        r"|/HF_HOME)|(?:Data processing error|[Xx]et).{0,256}Permission denied|PermissionError at (\S{1,300}) "
+        r"when downloading",
         "the user of the container may not write to the cache of the hub: its directory belongs to another user",
         "Change the owner of the directory on the node (sudo chown -R, below model_dir), or set HF_HOME in serve.env "
         "to a directory that the container may write; then run `sparkops models pull`.",
@@ -205,6 +213,7 @@ CAUSES: tuple[Cause, ...] = (
         f"check `date` on the node. Or do without the network: {PULL[0].lower()}{PULL[1:]}.",
         source="Python (ssl), requests, httpx",
         unless=RETRIED,
+        beside=IN_HUB,
     ),
     Cause(
         rf"(?:SSLError|SSLEOFError|EOF occurred in violation of protocol).{{0,256}}(?:{AT_HUB})|(?:{AT_HUB})"
@@ -215,6 +224,7 @@ CAUSES: tuple[Cause, ...] = (
         f"Check the network and proxy of the node: `curl -I https://huggingface.co`. {PULL}.",
         source="Python (ssl), requests, httpx",
         unless=RETRIED,
+        beside=IN_HUB,
     ),
     Cause(
         r"ProxyError|[Cc]annot connect to proxy|Tunnel connection failed|407 Proxy",
@@ -222,6 +232,7 @@ CAUSES: tuple[Cause, ...] = (
         f"Correct or remove HTTPS_PROXY, HTTP_PROXY and NO_PROXY in serve.env (and for Docker on the node). {PULL}.",
         source="requests, httpx",
         unless=RETRIED,
+        beside=IN_HUB,
     ),
     Cause(
         rf"(?:Failed to resolve|NameResolutionError|Name or service not known|[Tt]emporary failure in name "
@@ -250,13 +261,25 @@ CAUSES: tuple[Cause, ...] = (
         "an address of the hub has no https:// before it, as in a wrong HF_ENDPOINT or proxy",
         "Correct HF_ENDPOINT (and HTTPS_PROXY) in serve.env: with https:// before the name.",
         source="httpx, requests",
+        beside=IN_HUB,
     ),
     Cause(
-        r"(?:Data processing error|File reconstruction error|CAS (?:service|client) error|Internal Writer "
-        r"Error|[Xx]et\w{0,16}(?:Error|Exception)|hf_xet).{0,400}",
-        "the download from the hub's Xet storage (CAS) broke off: the network failed, or a file could not be written",
-        "Check network and free space of the node (df), set HF_HUB_DISABLE_XET=1 in serve.env if it fails again, and "
-        "download the model before the start: `sparkops models pull`.",
+        r"(?:Data processing error|File reconstruction error|CAS (?:service|client) error"
+        r"|Internal Writer Error|[Xx]et\w{0,16}(?:Error|Exception)).{0,256}(?:Too many open files"
+        r"|os error 24\b)",
+        "the download from the hub's Xet storage opened more files and connections than the container may "
+        "(limit nofile)",
+        "Raise nofile in `default-ulimits` of /etc/docker/daemon.json on the node, or set "
+        "HF_HUB_DISABLE_XET=1 in serve.env; or download the model before the start: `sparkops models pull`.",
+        source="hf_xet (xet-core)",
+    ),
+    Cause(
+        r"(?:Data processing error|File reconstruction error|CAS (?:service|client) error"
+        r"|Internal Writer Error|[Xx]et\w{0,16}(?:Error|Exception))(?:: (.{1,200}))?|hf_xet",
+        "the download from the hub's Xet storage (CAS) failed ({}): the network broke off, the hub refused "
+        "it, or a file could not be written",
+        "Check network and free space of the node (df), set HF_HUB_DISABLE_XET=1 in serve.env if it fails "
+        "again (its error is then clearer), and download the model before the start: `sparkops models pull`.",
         source="hf_xet (xet-core)",
         unless=RETRIED + r"|not installed|[Ff]alling back|No module named|[Cc]annot import|requires",
     ),
@@ -273,8 +296,9 @@ CAUSES: tuple[Cause, ...] = (
         r"We couldn't connect to .{1,128} to load|(?:cannot|couldn't|can't) find (?:the requested files|them|it|the "
         r"appropriate snapshot folder).{0,64}(?:cache|local disk)|An error happened while trying to locate the files? "
         r"on the Hub|LocalEntryNotFoundError",
-        "the hub cannot be reached from the container, and the model is not in its cache: no network, a firewall or a "
-        "proxy, or a model that is named by its name on the hub in place of its directory",
+        "the hub cannot be reached from the container or did not give a file of the model, and the file is "
+        "not in its cache: no network, a firewall or a proxy, or a model that is named by its name on the hub "
+        "in place of its directory",
         "Check the network of the node (`curl -I https://huggingface.co`), or download the model first with `sparkops "
         "models pull` and name its directory (model.path).",
         source="transformers/utils/hub.py, huggingface_hub/file_download.py",

@@ -96,11 +96,27 @@ RESOURCES: tuple[Cause, ...] = (
         r"pthread_create failed|can't start new thread|Thread creation failed|[Cc]annot fork\b|fork: retry"
         r"|fork: Resource temporarily unavailable|\[Errno 11\] Resource temporarily unavailable|blas_thread_init"
         r"|(?:std::system_error|what\(\)): {1,4}Resource temporarily unavailable|failed to create thread",
-        "the container may not start more threads or processes: its limit of processes (pids) is too small",
+        "the container could not start another thread or process: its limit of processes (pids, nproc) is "
+        "reached, or no memory is left for its stack",
         "Raise the limit: `docker inspect` prints PidsLimit; on the node set TasksMax of docker.service and "
         "default-pids-limit, or nproc " + LIMITS,
         source="pthread_create(3): EAGAIN; OpenBLAS driver/others/blas_server.c",
         unless=r"zmq|[Ss]ocket|recv",
+    ),
+    Cause(
+        r"^PermissionError: \[Errno 13\] Permission denied$",
+        "the user of the container may not create a semaphore in its shared memory (/dev/shm)",
+        "Make /dev/shm writable for that user: remove a mount over /dev/shm and --user from the command "
+        "(serve.shm_gib makes one of mode 1777), or correct USER of the image.",
+        source="CPython: Modules/_multiprocessing/semaphore.c",
+        beside=r"SemLock|multiprocessing/synchronize\.py",
+    ),
+    Cause(
+        r"is longer than 10\d characters \(sizeof\(sockaddr_un|AF_UNIX path too long",
+        "the path of the socket between the processes of the engine is too long for a Unix socket (107 "
+        "characters): TMPDIR or the like is a long path",
+        "Remove TMPDIR and VLLM_RPC_BASE_PATH from serve.env, or set them to a short directory such as /tmp.",
+        source="libzmq: src/ipc_address.cpp; CPython: Modules/socketmodule.c",
     ),
     Cause(
         r"Too many open files|\[Errno 24\]",
@@ -109,8 +125,9 @@ RESOURCES: tuple[Cause, ...] = (
         source="strerror(EMFILE)",
     ),
     Cause(
-        r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (\d{1,20}) bytes"
-        r"|Unable to allocate ([\d.]{1,20} \w{1,8}) for an array|DefaultCPUAllocator: not enough memory",
+        r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory): you tried to allocate (\d{1,20}) b"
+        r"ytes(?:.{0,64}Cannot allocate memory)?|Unable to allocate ([\d.]{1,20} \w{1,8}) for an array"
+        r"|DefaultCPUAllocator: not enough memory",
         "the node's memory is full: an allocation on the CPU side failed (bytes: {}{})",
         LESS_MEMORY,
         source="torch (c10/core/impl/alloc_cpu.cpp), numpy",
@@ -134,7 +151,15 @@ RESOURCES: tuple[Cause, ...] = (
 
 FILES: tuple[Cause, ...] = (
     Cause(
-        r"No space left on device|Disk quota exceeded|disk is full|database or disk is full",
+        r"Disk quota exceeded",
+        "a quota of the node's disk or share is used up",
+        "Free space in the directory that the message names, or raise the quota (quota, repquota on the node "
+        "or the file server).",
+        source="the kernel: EDQUOT",
+        unless=r"dev/shm",
+    ),
+    Cause(
+        r"No space left on device|disk is full|database or disk is full",
         "the node's disk is full",
         "Free space on the node: sparkops prune; docker system df",
         source="strerror(ENOSPC)",

@@ -85,7 +85,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         rf"Call to (ibv_(?:create_cq|create_qp|reg_mr\w{{0,16}}|reg_dmabuf_mr|alloc_pd|create_comp_channel))\w{{0,16}} "
         rf"failed with {NO_MEMORY}",
-        "the container may lock too little memory for RDMA (limit memlock), so that {} failed",
+        "{} failed for want of memory: most likely the container may lock too little memory for RDMA (limit memlock)",
         MEMLOCK,
         source="nccl src/misc/ibvwrap.cc, eugr/spark-vllm-docker#389",
     ),
@@ -120,6 +120,17 @@ CAUSES: tuple[Cause, ...] = (
         f"Look for mlx5 in `sudo dmesg` on the node. {FABRIC}",
         source="nccl src/misc/ibvwrap.cc",
         unless=r"retrying \d|not supported$|skipped",
+    ),
+    Cause(
+        r"NET/IB ?: ?Got completion (?:from peer \S{1,128} )?with (?:status=(?:IBV_WC_RETRY_EXC_ERR\()?"
+        r"|error )12\b",
+        "an RDMA port of this node lost its link (port error) while it was used, so that what was sent was "
+        "not acknowledged: its cable or module is loose or damaged, or the port of the other node went down",
+        "Reseat or replace the cable, check `ip -br link`, ethtool and `sudo dmesg` (mlx5) on both nodes, run "
+        "`sparkops doctor`, then deploy again.",
+        source="NCCL: src/transport/net_ib/common.cc",
+        beside=r"NET/IB ?: ?\S{1,64}:\d{1,9} Got non.?fatal async event: port error",
+        told_beside=True,
     ),
     Cause(
         r"NET/IB ?: ?Got completion (?:from peer \S{1,128} )?with (?:status=(?:IBV_WC_RETRY_EXC_ERR\()?|error )12\b",
@@ -339,9 +350,9 @@ CAUSES: tuple[Cause, ...] = (
         source="nccl src/include/checks.h, src/enqueue.cc",
     ),
     Cause(
-        r"(?:NCCL WARN |^)Cuda failure (?:\d{1,5} )?'(CUDA driver version is insufficient[^']{0,64}|"
-        r"forward compatibility[^']{0,128}|driver shutting down|system has unsupported display driver[^']{0,64})'",
-        "the driver of the node is too old for the CUDA of the image: {}",
+        r"(?:NCCL WARN |^)Cuda failure (?:\d{1,5} )?'(CUDA driver version is insufficient[^']{0,64}"
+        r"|forward compatibility[^']{0,128}|system has unsupported display driver[^']{0,64})'",
+        "the driver of the node does not fit the CUDA of the image: {}",
         "Update the driver of the node (`nvidia-smi` shows it), or use an image for an older CUDA (image.base).",
         source="nccl src/include/checks.h",
     ),

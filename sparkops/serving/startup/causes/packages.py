@@ -76,6 +76,36 @@ def _no_library(match: re.Match[str], _: str) -> Advice:
 
 CAUSES: tuple[Cause, ...] = (
     Cause(
+        r"Could not load libtorchcodec",
+        "torchcodec was built for another release of torch than the one in the image",
+        "Pin the torchcodec of this torch in image.packages, or take it out with image.remove; then build and "
+        "deploy again.",
+        source="torchcodec/_internally_replaced_utils.py",
+        beside=r"libtorchcodec\S{0,64}: undefined symbol",
+    ),
+    Cause(
+        r"Could not load libtorchcodec",
+        "torchcodec cannot load its library, because the image has no FFmpeg whose libraries (libavutil) it can use",
+        "Add ffmpeg to image.apt, or take torchcodec out with image.remove; then build and deploy again.",
+        source="torchcodec/_internally_replaced_utils.py",
+        beside=r"lib(?:avutil|avcodec|avformat|avdevice|avfilter|swscale|swresample)\.so[.\d]{0,8}: cannot open",
+    ),
+    Cause(
+        r"Could not load libtorchcodec",
+        "torchcodec cannot load its library: FFmpeg is missing in the image, torch is of another release, or "
+        "another library is missing, as the exceptions below it say",
+        "Add ffmpeg to image.apt, pin the torchcodec of this torch, or take torchcodec out with image.remove; "
+        "then build and deploy again.",
+        source="torchcodec/_internally_replaced_utils.py",
+    ),
+    Cause(
+        r"Router\.__init__\(\) got an unexpected keyword argument '(\w{1,64})'",
+        "starlette in the image is newer than its fastapi, which still passes {}, removed from starlette",
+        "Pin a starlette below 1.0 in image.override, or a newer fastapi in image.packages; then build and "
+        "deploy again.",
+        source="starlette/routing.py",
+    ),
+    Cause(
         r"Attempting to import zmq Cython backend, which has not been compiled",
         "pyzmq in the image is damaged: its compiled part is missing, or is for another Python",
         "Install it again: pyzmq in image.packages with a version; then build and deploy again.",
@@ -83,7 +113,8 @@ CAUSES: tuple[Cause, ...] = (
     ),
     Cause(
         r"module '(cuda\.bindings\.\w{1,64})' has no attribute",
-        "cuda-python overwrote {} of cuda-bindings with an older one in the image",
+        "{} in the image is another release than the engine needs: cuda-python overwrote that of "
+        "cuda-bindings with an older one, or an old cuda-bindings is installed",
         "Add cuda-python to image.remove of the recipe, or pin both to one version in image.override; lock the recipe "
         "again if it has a lock; then build and deploy again.",
         source="cuda-python up to 12.6 has its own cuda/bindings",
@@ -91,7 +122,8 @@ CAUSES: tuple[Cause, ...] = (
     # The image and its programs.
     Cause(
         r"[Ee]xec format error|cannot execute binary file|wrong ELF class|ld-linux-x86-64\.so\.2",
-        "the image or a program in it was built for another processor (x86-64, amd64), and a Spark is arm64 (aarch64)",
+        "the image or a program in it was built for another processor (x86-64, amd64), and a Spark is arm64 "
+        "(aarch64); or a script in it does not begin with #! and its interpreter",
         ARM,
         source="runc; bash",
     ),
@@ -260,6 +292,7 @@ CAUSES: tuple[Cause, ...] = (
         ONE_TORCH,
         source=COMMON_OPS,
         beside=r"common_ops\S{0,64}: undefined symbol: \w{0,8}(?:c10|2at|5torch|torch_)",
+        told_beside=True,
     ),
     Cause(
         r"Could not load any common_ops library",
@@ -268,13 +301,16 @@ CAUSES: tuple[Cause, ...] = (
         source=COMMON_OPS,
         beside=r"^- \w{0,32}Error: lib(?:cudart|cublas\w{0,4}|nvrtc|nvJitLink|cu\w{1,16})[\w-]{0,16}\.so[.\d]{0,8}"
         r": cannot",
+        told_beside=True,
     ),
     Cause(
         r"Could not load any common_ops library",
-        "sglang-kernel (sgl_kernel) needs a library of the system that the image lacks (most often libnuma.so.1)",
+        "sglang-kernel (sgl_kernel) needs a library of the system that the image lacks, as the root line says "
+        "(most often libnuma.so.1)",
         "Add the package of the library that the log names (libnuma1) to image.apt, then build and deploy again.",
         source="odysseus-dev/odysseus#6257",
         beside=r"^- \w{0,32}Error: lib[\w.+-]{1,32}\.so[.\d]{0,8}: cannot open shared",
+        told_beside=True,
     ),
     Cause(
         r"Could not load any common_ops library",
@@ -282,6 +318,7 @@ CAUSES: tuple[Cause, ...] = (
         "Update the driver of the node (nvidia-smi shows its CUDA version), or take an image for its CUDA version.",
         source="sgl-project/sglang#8131",
         beside=r"common_ops\S{0,64}: undefined symbol: cu[A-Z]",
+        told_beside=True,
     ),
     Cause(
         r"Could not load any common_ops library",
@@ -360,7 +397,7 @@ CAUSES: tuple[Cause, ...] = (
         r"numpy\.dtype size changed|numpy\._?core\.\w{1,32} failed to import"
         r"|Numpy is not available|was removed in the NumPy 2\.\d release"
         r"|binary incompatibility[^\n]{0,64}Expected \d{1,4} from C header",
-        "a package in the image was compiled for another version of NumPy (1 or 2) than the one in it",
+        "a package in the image was compiled or written for another version of NumPy (1 or 2) than the one in it",
         "Pin numpy in image.override to the version that the engine requires, or take a newer release of the package "
         "that imports it; then build and deploy again.",
         source="numpy",

@@ -139,6 +139,13 @@ CAUSES: tuple[Cause, ...] = (
         source="ray/scripts/scripts.py",
     ),
     Cause(
+        r"AF_UNIX path length cannot exceed (\d{1,4}) bytes",
+        "the temporary folder of Ray has so long a path that the name of its socket exceeds the {} bytes of a "
+        "Unix socket",
+        "Remove RAY_TMPDIR and TMPDIR from serve.env, or set RAY_TMPDIR to a short directory such as /tmp/ray.",
+        source="ray/_private/utils.py",
+    ),
+    Cause(
         r"Session name \S{1,128} does not match persisted value",
         "another Ray cluster runs already at this address, most likely of an earlier start",
         "Run `sparkops stop` for it, or on the node `docker ps` and `ray stop`; then deploy again.",

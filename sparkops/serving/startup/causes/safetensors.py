@@ -15,6 +15,9 @@ POINTER = (
 )
 SAFETENSORS = r"[Ss]afetensor|deserializing header"
 
+READING = r"safe_open|safetensors_weights_iterator|load_weights|weight_utils\.py|loader\.py|prefetch"
+"""Frames of a program that reads weights."""
+
 CAUSES: tuple[Cause, ...] = (
     Cause(
         r"Weight files referenced in index but missing: \{([^}]{1,256})",
@@ -140,24 +143,64 @@ CAUSES: tuple[Cause, ...] = (
         unless=r"adapter_model|lora",
     ),
     Cause(
-        r"Permission denied.{0,300}\.(?:safetensors|bin|json|model|gguf|jinja)\b",
+        r"Permission denied.{0,300}(?:\.(?:safetensors|bin|model|gguf|jinja)\b|(?:config"
+        r"|tokenizer|\.index|vocab|tekken|params)\.json\b)",
         "the user of the container may not read a file of the model",
         "Let every user read it: `sudo chmod -R a+rX` on the directory of the model (below model_dir of the node).",
         source="safetensors, Python",
         unless=r"config\.json\.tmp|/dev/|\.cache|models--|\.locks",
     ),
     Cause(
-        r"Input/output error|os error 5\)|Bus error.{0,64}safetensors|Stale file handle|os error 116|Transport "
-        r"endpoint",
+        r"Stale (?:NFS )?file handle|os error 116\b",
+        "the network share (NFS) with the weights is stale on this node: a file was replaced or the export "
+        "changed on the server while it was mounted",
+        "Mount the share again on the node (sudo umount -f -l, sudo mount) and deploy again, or bring the "
+        "model to a local disk (model_dir) with `sparkops models pull`.",
+        source="the kernel: ESTALE",
+        beside=READING,
+    ),
+    Cause(
+        r"Transport endpoint is not connected|os error 107\b",
+        "the program of the network or FUSE mount with the weights has ended on this node",
+        "Mount it again on the node (sudo umount -l, sudo mount) and deploy again, or bring the model to a "
+        "local disk (model_dir) with `sparkops models pull`.",
+        source="the kernel: ENOTCONN",
+        beside=READING,
+    ),
+    Cause(
+        r"^OSError: No such device \(os error 19\)|unable to mmap \d{1,20} bytes from file <[^>]{1,300}>: No s"
+        r"uch device",
+        "the file system with the weights (a FUSE or network mount) cannot map files into memory (mmap), as "
+        "safetensors needs",
+        "Bring the model to a local disk (model_dir) with `sparkops models pull`, or mount the share with an "
+        "option that allows mmap (mergerfs: cache.files=partial).",
+        source="the kernel: ENODEV",
+        beside=READING,
+    ),
+    Cause(
+        r"^(?:OSError|PermissionError): .{0,64}Permission denied \(os error 13\)",
+        "the user of the container may not read a file of the weights",
+        "Let every user read it: `sudo chmod -R a+rX` on the directory of the model (below model_dir of the node).",
+        source="the kernel: EACCES",
+        beside=READING,
+    ),
+    Cause(
+        r"Input/output error|os error 5\)|Bus error.{0,64}safetensors",
         "the disk (or the network drive) with the weights fails while they are read",
         "Check it on the node: dmesg, df, smartctl; bring the model to a local disk (model_dir) with `sparkops models "
         "pull`.",
-        source="Linux (read, mmap)",
-        beside=r"safetensors|weight|model_dir|checkpoint",
+        source="the kernel: EIO",
+        beside=READING,
     ),
     Cause(
-        r"unable to mmap (\d{1,20}) bytes from file <([^>]{1,300})>: Cannot allocate memory|Cannot allocate memory "
-        r"\(os error 12\)",
+        r"Cannot allocate memory \(os error 12\)",
+        "the node has too little free memory to map a file of the weights",
+        "Free memory on the node (`sparkops stop`, docker ps, free -g), or take a smaller model or more nodes.",
+        source="the kernel: ENOMEM",
+        beside=READING,
+    ),
+    Cause(
+        r"unable to mmap (\d{1,20}) bytes from file <([^>]{1,300})>: Cannot allocate memory",
         "the node has too little free memory to map a file of the weights {1}",
         "Free memory on the node (`sparkops stop`, docker ps, free -g), or take a smaller model or more nodes.",
         source="torch, safetensors",

@@ -161,7 +161,8 @@ DRIVER: tuple[Cause, ...] = (
     ),
     Cause(
         r"NVMLError_InvalidArgument|NVMLError_NotFound",
-        "the engine asks for a GPU that the node does not have",
+        "the engine asks the driver for a GPU that the node most likely does not have, or in a way that it "
+        "does not know",
         NODE_OF_ONE,
         source="nvml.h: NVML_ERROR_INVALID_ARGUMENT",
         unless=CAUGHT,
@@ -548,9 +549,16 @@ MEMORY: tuple[Cause, ...] = (
         source="vllm/config/vllm.py, vllm/device_allocator/cumem.py",
     ),
     Cause(
-        r"cudaHost(?:Register|Alloc) failed|failed to pin memory"
-        r"|CUDA error: (?:part or all of the requested memory range|resource already mapped)"
+        r"CUDA error: (?:part or all of the requested memory range|resource already mapped)"
         r"|cudaErrorHostMemory(?:AlreadyRegistered|NotRegistered)",
+        "two parts of the engine pin the same host memory, or one releases what it did not pin: a fault of "
+        "this release with these arguments",
+        "Leave the offloaded or hierarchical KV cache and KV connectors out of serve.args, or take another "
+        "release (image.use).",
+        source="cuda_runtime_api.h",
+    ),
+    Cause(
+        r"cudaHost(?:Register|Alloc) failed|failed to pin memory",
         "host memory could not be pinned for the GPU: too little memory is free, or the limit of locked memory is too "
         "small",
         "Lower the size of the offloaded or hierarchical KV cache in serve.args (CPU and GPU share the memory), or "
@@ -590,8 +598,8 @@ FAULTS: tuple[Cause, ...] = (
     ),
     Cause(
         r"device-side assert triggered|cudaErrorAssert\b|CUDA_ERROR_ASSERT|Assertion `.{1,200}` failed\.?$",
-        "a GPU kernel refused its input: an index is out of range, most often because tokenizer, draft or embedding do "
-        "not fit the model",
+        "a check in a GPU kernel failed (device-side assert), most often for an index that is out of range "
+        "because tokenizer, draft or embedding do not fit the model",
         "Run `sparkops models verify`, check model.draft and the tokenizer; CUDA_LAUNCH_BLOCKING=1 in serve.env finds "
         "the kernel.",
         source="driver_types.h: cudaErrorAssert",

@@ -172,9 +172,18 @@ CAUSES: tuple[Cause, ...] = (
         "tokenizer.json is damaged, empty or a Git LFS pointer (a text) in its place",
         f"{FETCH} (or `git lfs pull` in a clone).",
         source=TOKENIZERS,
+        beside=r"[Tt]okenizer",
     ),
     Cause(
-        r"Error while initializing (?:BPE|WordPiece|Unigram|WordLevel)|Unigram error|out of vocabulary",
+        r"Unknown version: (\S{1,32}) in \S{0,512}tekken\.json",
+        "the tokenizer of the model (tekken.json) has version {}, which the mistral_common in the image does "
+        "not know: the package is too old",
+        "Add a newer mistral_common to image.packages and run `sparkops build`, or take a newer image (image.vllm).",
+        source="mistral_common/tokens/tokenizers/tekken.py",
+    ),
+    Cause(
+        r"Error while initializing (?:BPE|WordPiece|Unigram|WordLevel)|Unigram error|Token `[^`]{1,64}` out of"
+        r" vocabulary",
         "the files of the tokenizer are damaged, or vocabulary and merges belong to different versions of the model",
         f"{FETCH} (--replace).",
         source=TOKENIZERS,
@@ -202,7 +211,7 @@ CAUSES: tuple[Cause, ...] = (
         "tokenizer.model)",
         "Remove tokenizer-mode from serve.args, or take the repository that has tekken.json (model.id).",
         source="vllm/tokenizers/mistral.py",
-        beside=r"mistral",
+        beside=r"tokenizer_mode(?:=|': )'?mistral|tokenizer-mode[ =]mistral|tokenizers/mistral\.py",
     ),
     Cause(
         r"Can't load (?:the )?tokenizer for '([^']{1,256})'|No tokenizer file found|Could not find "
