@@ -22,7 +22,7 @@ def test_only_the_owner_may_read_a_file(disk: Any) -> None:
 
 def test_a_start_gives_everything_to_whom_the_files_say(disk: Any) -> None:
     disk.activate({"chat": "be_chat_green"})
-    servers, releases = ["10.0.0.1:8002", "", "[fd00::2]:8002"], ["chat-0", "", "chat-1"]
+    servers, releases = ["", "10.0.0.1:8002", "", "[fd00::2]:8002"], ["", "chat-0", "", "chat-1"]
     disk.remember("be_chat_green", {"release": "chat-1", "servers": servers, "releases": releases})
 
     disk.compose({})
@@ -31,16 +31,17 @@ def test_a_start_gives_everything_to_whom_the_files_say(disk: Any) -> None:
     names = disk.rows(disk.read(disk.RELEASES))
     assert {key: name for key, name in names.items() if name != "-"} == {
         "be_chat_green": "chat-1",
-        "be_chat_green/s1": "chat-0",
-        "be_chat_green/s3": "chat-1",
+        "be_chat_green/s2": "chat-0",
+        "be_chat_green/s4": "chat-1",
     }
-    assert disk.read(disk.NEXT).splitlines()[-4:] == [
-        "  server s1 10.0.0.1:8002 check",
-        "  server s2 127.0.0.1:1 check disabled",
-        "  server s3 [fd00::2]:8002 check",
-        "  server-template s 4-16 127.0.0.1:1 check disabled",
+    assert disk.read(disk.NEXT).splitlines()[-5:] == [
+        "  server s1 127.0.0.1:1 disabled",
+        "  server s2 10.0.0.1:8002 check",
+        "  server s3 127.0.0.1:1 check disabled",
+        "  server s4 [fd00::2]:8002 check",
+        "  server-template s 5-17 127.0.0.1:1 check disabled",
     ]
-    assert "  server-template s 1-16 127.0.0.1:1 check disabled" in disk.read(disk.NEXT)  # of blue
+    assert "  server-template s 2-17 127.0.0.1:1 check disabled" in disk.read(disk.NEXT)  # of blue
 
 
 def test_a_lone_server_has_no_check_of_haproxys_own(disk: Any) -> None:
@@ -97,11 +98,12 @@ def test_the_file_wins_over_what_runs(disk: Any) -> None:
 
 
 def test_a_slot_with_every_server_has_no_spare_ones(disk: Any) -> None:
-    disk.remember("be_chat_blue", {"release": "chat-1", "servers": [f"10.0.0.{n}:8001" for n in range(1, 17)]})
+    servers = ["", *(f"10.0.0.{n}:8001" for n in range(1, 17))]
+    disk.remember("be_chat_blue", {"release": "chat-1", "servers": servers})
 
     disk.compose({})
 
-    assert disk.read(disk.NEXT).count("  server s") == 16
+    assert disk.read(disk.NEXT).count("  server s") == 18
     assert disk.read(disk.NEXT).count("server-template") == 1
 
 

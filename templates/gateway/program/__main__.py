@@ -65,7 +65,7 @@ def point(service: str, slot: str, release: str, *addresses: str) -> None:
         before, serves = disk.pointed(backend), backend in active(service)
         if serves and not {*before["servers"]} & {*named}:
             raise Refused(f"{service} {slot} is active: some of its servers must stay")
-        servers = haproxy.arranged(backend, [*named]) if serves else [*named]
+        servers = haproxy.arranged(backend, [*named])
         target: Pointed = {
             "release": release,
             "servers": servers,

@@ -37,6 +37,8 @@ PATIENCE_S = 20.0
 class Pointed(TypedDict):
     """Release and servers of a slot. Addresses are in HAProxy's notation, by place; an empty one is free.
 
+    The first place is that of a lone server, which HAProxy does not check: its guard knows more, and there is no other.
+    Of several, one that fails its checks gets no requests; they have the other places.
     `releases`: those of the servers, by place, while replicas are replaced one after another.
     """
 
@@ -281,7 +283,7 @@ def compose(running: dict[str, str]) -> None:
 def named(backend: str) -> dict[str, str]:
     """Return the release of a slot and of each of its places, by the name that HAProxy has for it."""
     slot = pointed(backend)
-    places = slot["releases"] + [""] * (SERVERS - len(slot["releases"]))
+    places = slot["releases"] + [""] * (1 + SERVERS - len(slot["releases"]))
     return {backend: slot["release"], **{f"{backend}/s{place}": name or "-" for place, name in enumerate(places, 1)}}
 
 
@@ -302,12 +304,13 @@ def filled(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if line.startswith("backend "):
             backend = line.split()[1]
-        if not line.startswith("  server-template "):
+        lone, *several = (slots[backend]["servers"] if backend in slots else []) or [""]
+        if line.startswith("  server s1 ") and lone:
+            yield f"  server s1 {lone}"
+        elif line.startswith("  server-template "):
+            for number, address in enumerate(several, 2):
+                yield f"  server s{number} {f'{address} check' if address else '127.0.0.1:1 check disabled'}"
+            if len(several) < SERVERS:
+                yield f"  server-template s {len(several) + 2}-{SERVERS + 1} 127.0.0.1:1 check disabled"
+        else:
             yield line
-            continue
-        servers = slots[backend]["servers"] if backend in slots else []
-        checked = " check" if len([address for address in servers if address]) > 1 else ""
-        for number, address in enumerate(servers, 1):
-            yield f"  server s{number} {f'{address}{checked}' if address else '127.0.0.1:1 check disabled'}"
-        if len(servers) < SERVERS:
-            yield f"  server-template s {len(servers) + 1}-{SERVERS} 127.0.0.1:1 check disabled"

@@ -144,46 +144,36 @@ def set_row(file: Path, key: str, value: str, in_old: str = "") -> None:
 
 
 def set_servers(backend: str, servers: list[str], *, serves: bool = False) -> None:
-    """Set the servers of a slot by place. `serves`: it has the traffic, so requests in those that leave go on.
-
-    Several are checked: one that does not answer /health gets no request until it does. A lone one is not: its guard
-    knows more, and there is no other.
-    """
+    """Set the servers of a slot by place. `serves`: it has the traffic, so requests in those that leave go on."""
     query(";".join(_server_commands(backend, servers, places(backend), serves=serves)))
     if ready(backend) != servers:
         raise Refused(f"{backend}: HAProxy has {ready(backend)}, expected {servers}")
 
 
 def _server_commands(backend: str, servers: list[str], now: list[dict[str, str]], *, serves: bool) -> Iterator[str]:
-    checked = len([address for address in servers if address]) > 1
+    serving = {known["addr"] for known in now if serves and known["status"] not in IDLE}
     for number, known in enumerate(now, 1):
-        name = f"{backend}/s{number}"
+        name = f"set server {backend}/s{number}"
         wanted = servers[number - 1] if number <= len(servers) else ""
-        stays = serves and known["addr"] == wanted and known["status"] not in IDLE
         if not wanted:
-            yield f"set server {name} state {'drain' if serves and int(known['scur']) else 'maint'}"
-            continue
-        if not stays:
+            yield f"{name} state {'drain' if serves and int(known['scur']) else 'maint'}"
+        elif not serves or known["addr"] != wanted or known["status"] in IDLE:
             address, _, port = wanted.rpartition(":")
-            yield f"set server {name} addr {address.strip('[]')} port {port}"
-        yield f"{'enable' if checked else 'disable'} health {name}"
-        if not (stays and checked):  # beside others it gets requests once its checks pass
-            yield f"set server {name} health {'down' if serves and checked else 'up'}"
-        if not stays:
-            yield f"set server {name} state ready"
+            yield f"{name} addr {address.strip('[]')} port {port}"
+            if number > 1:  # beside others it gets requests once its checks pass
+                yield f"{name} health {'down' if serves and wanted not in serving else 'up'}"
+            yield f"{name} state ready"
 
 
 def arranged(backend: str, addresses: list[str]) -> list[str]:
-    """Return addresses by place for a slot that has the traffic: what it has stays, the others get free places.
-
-    One that has no check, as of a lone server since a reload, gets another place where there are several.
-    """
-    now, fixed = places(backend), [""] * SERVERS
+    """Return addresses by place: the first for a lone one; of several those that serve stay, the others get free ones."""
+    if len(addresses) == 1:
+        return addresses
+    now, fixed = places(backend), [""] * (1 + SERVERS)
     for place, known in enumerate(now):
-        unchecked = known["status"] == "no check" and not known["check_status"]
-        if known["addr"] in addresses and known["status"] not in IDLE and not (unchecked and len(addresses) > 1):
+        if place and known["addr"] in addresses and known["status"] not in IDLE:
             fixed[place] = known["addr"]
-    free = [place for place, known in enumerate(now) if not fixed[place] and not int(known["scur"])]
+    free = [place for place, known in enumerate(now) if place and not fixed[place] and not int(known["scur"])]
     coming = [address for address in addresses if address not in fixed]
     if len(free) < len(coming):
         raise Refused(f"{backend}: no place for {' '.join(coming)} before requests have ended")
