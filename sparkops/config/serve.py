@@ -37,8 +37,8 @@ class Serve(Section):
     pipeline_parallel: Annotated[int, Field(ge=1, le=MOST_RANKS)] = 1
     """Stages of consecutive layers, each on `tensor_parallel` nodes, so that a replica has the product of both, at most
     16."""
-    executor: Literal["ray", "mp"] = "ray"
-    """Launcher of a replica on several nodes: a Ray cluster (`ray`) or the engine's own (`mp`)."""
+    executor: Literal["ray", "mp"] = "mp"
+    """Launcher of a replica on several nodes: the engine's own (`mp`) or a Ray cluster (`ray`)."""
     shm_gib: Positive = 16.0
     """Shared memory of the container in GiB."""
     stop_grace_s: Annotated[int, Field(ge=1, le=3600)] = 60
