@@ -74,7 +74,7 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
         "allow": [],
         "tensor_parallel": 1,
         "pipeline_parallel": 1,
-        "executor": "ray",
+        "executor": "mp",
         "shm_gib": 16.0,
         "stop_grace_s": 60,
     }
@@ -421,8 +421,11 @@ def test_atlas_is_started_on_one_node_and_the_stand_in_on_two_without_ray() -> N
     assert mistake({**atlas, "serve.tensor_parallel": 2}) == (
         "serve.tensor_parallel: expected 1: sparkops starts the engine atlas on one node"
     )
-    assert mistake(stand_in) == "serve.executor: expected mp, which joins ranks of the engine stand-in"
-    assert load(serve__tensor_parallel=2).serve.executor == "ray"
+    assert (
+        mistake({**stand_in, "serve.executor": "ray"})
+        == "serve.executor: expected mp, which joins ranks of the engine stand-in"
+    )
+    assert load(serve__tensor_parallel=2).serve.executor == "mp"
     assert mistake({**atlas, "serve.pipeline_parallel": 3}) == (
         "serve.pipeline_parallel: expected 1: sparkops starts the engine atlas on one node"
     )

@@ -93,7 +93,7 @@ def test_with_one_subnet_a_cable_nccl_merges_the_halves_of_a_port(join: Join) ->
 @pytest.mark.parametrize(
     ("serve", "why", "step"),
     [
-        (Serve(tensor_parallel=4), "Ray does not keep the order of ranks", "Set serve.executor: mp"),
+        (Serve(tensor_parallel=4, executor="ray"), "Ray does not keep the order of ranks", "Set serve.executor: mp"),
         (
             Serve(tensor_parallel=2, pipeline_parallel=2, executor="mp"),
             "with 2 x 2 ranks some would talk that no cable joins",
