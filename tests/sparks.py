@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 from sparkops.config.fabric import FabricRules as Rules
@@ -88,6 +89,23 @@ def spark(number: int, **changes: Any) -> Spark:
     return Spark(**{"functions": functions, "wires": wires, **changes})
 
 
+def ring(size: int, *, halves: bool = True) -> list[Spark]:
+    """Sparks cabled in a ring, port 0 of each to port 1 of the next one, as docs/NETWORKING.md of
+    eugr/spark-vllm-docker addresses them: two subnets a cable; without `halves` one."""
+
+    def ends(cable: int, number: int) -> tuple[str, str | None]:
+        first, second = (f"10.20.{2 * cable + half}.{10 + number}/24" for half in (0, 1))
+        return first, second if halves else None
+
+    return [
+        Spark(
+            (*port_0(*ends(number - 1, number)), *port_1(*ends((number - 2) % size, number))),
+            {"enP7s7": (f"10.0.0.{number}/24", 1500, 10000)},
+        )
+        for number in range(1, size + 1)
+    ]
+
+
 def read(root: Path) -> NodeFabric:
     """What the real query says of a tree. The limit of locked memory is not in it, so it is not this machine's."""
     parsed = fabric.parse_fabric(LocalNode("here").run(fabric.fabric_query(str(root))).stdout)
@@ -103,9 +121,11 @@ def facts(root: Path, hardware: Spark) -> NodeFabric:
 
 
 def join(root: Path, *nodes: Spark, named: Mapping[str, Mapping[str, Any]] | None = None, **rules: Any) -> Fabric:
-    """The network of nodes a, b and c; `named` is what the inventory says of a node. Raises SparkopsError."""
+    """The network of nodes a, b, c and so on; `named` is what the inventory says of a node. Raises SparkopsError."""
     return _joined(
-        {name: facts(root / name, hardware) for name, hardware in zip("abc", nodes, strict=False)}, named, rules
+        {name: facts(root / name, hardware) for name, hardware in zip(ascii_lowercase, nodes, strict=False)},
+        named,
+        rules,
     )
 
 

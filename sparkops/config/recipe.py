@@ -17,7 +17,7 @@ from sparkops.config.fields import PUBLIC, Line, Name, NotNegative, Positive, Se
 from sparkops.config.image import Image
 from sparkops.config.lock import SUFFIX, Lock
 from sparkops.config.model import Model
-from sparkops.config.serve import MemorySettings, Serve
+from sparkops.config.serve import MOST_RANKS, MemorySettings, Serve
 from sparkops.config.smoke import Smoke
 from sparkops.config.startup import Startup
 from sparkops.engines import DEFAULT, ENGINES, EngineName
@@ -26,6 +26,10 @@ from sparkops.swap.model import Limits
 LIMITS = Limits()
 USED_BACKEND = "cu130"
 """Where the engine of a finished image computes that states no torch: on the GPU, with any CUDA."""
+UNEVEN = (
+    "{size} nodes cannot share the attention heads of a model evenly, expected 1, 2, 4, 8 or 16; for {size} nodes set "
+    "pipeline_parallel: {size}, which splits the model by layers, and tensor_parallel: 1"
+)
 
 AFTER_INSTALLING = {"mods", "disk_gib"}
 """Keys of the image that change nothing of what runs while its packages are installed."""
@@ -145,11 +149,21 @@ class Recipe(Section):
             raise wrong_at(("model", "file"), f"expected none: the engine {self.engine} loads the directory `path`")
         if self.serve.task not in engine.tasks:
             raise wrong_at(("serve", "task"), f"expected chat: the engine {self.engine} has no other task in sparkops")
-        if self.serve.tensor_parallel > 1 and not engine.executors:
-            problem = f"expected 1: sparkops starts the engine {self.engine} on one node"
-            raise wrong_at(("serve", "tensor_parallel"), problem)
-        if self.serve.tensor_parallel > 1 and self.serve.executor not in engine.executors:
-            problem = f"expected {' or '.join(engine.executors)}, which joins two ranks of the engine {self.engine}"
+        return self
+
+    @model_validator(mode="after")
+    def _splits_over_nodes(self) -> Recipe:
+        serve, executors = self.serve, ENGINES[self.engine].executors
+        split = "tensor_parallel" if serve.tensor_parallel > 1 else "pipeline_parallel"
+        if serve.ranks > 1 and not executors:
+            raise wrong_at(("serve", split), f"expected 1: sparkops starts the engine {self.engine} on one node")
+        if (size := serve.tensor_parallel) & (size - 1):
+            raise wrong_at(("serve", "tensor_parallel"), UNEVEN.format(size=size))
+        if serve.ranks > MOST_RANKS:
+            problem = f"{size} x {serve.pipeline_parallel} = {serve.ranks} nodes, expected at most {MOST_RANKS}"
+            raise wrong_at(("serve", "pipeline_parallel"), problem)
+        if serve.ranks > 1 and serve.executor not in executors:
+            problem = f"expected {' or '.join(executors)}, which joins ranks of the engine {self.engine}"
             raise wrong_at(("serve", "executor"), problem)
         return self
 

@@ -136,7 +136,7 @@ class Rank:
     @property
     def size(self) -> int:
         """Ranks of the replica."""
-        return self.release.recipe.serve.tensor_parallel
+        return self.release.recipe.serve.ranks
 
     @property
     def container(self) -> str:

@@ -9,6 +9,8 @@ from pydantic import Field
 from sparkops.config.fields import EnvName, Flag, FlagValue, Line, ModelName, Positive, Section, Text, Value
 
 Task = Literal["chat", "embedding", "rerank"]
+MOST_RANKS = 16
+"""Nodes of one replica: NVIDIA's own tools join four Sparks, and no source has run more than eight."""
 
 
 class Serve(Section):
@@ -30,14 +32,22 @@ class Serve(Section):
     may run code or open files, ports or endpoints is refused, and so is an unknown one. trust-remote-code also needs a
     commit in `model.revision`. Also names of code in `image` that may be of the recipe's author: an image or a package
     that sparkops does not know, the URL of `source`, mods in ./mods. `plan` prints each with its effect."""
-    tensor_parallel: Annotated[int, Field(ge=1, le=64)] = 1
-    """Number of nodes of a replica; each has a part of every layer. A plan refuses more than two."""
-    executor: Literal["ray", "mp"] = "ray"
-    """Executor of a replica on two nodes: a Ray cluster (`ray`) or the engine's own launcher (`mp`)."""
+    tensor_parallel: Annotated[int, Field(ge=1, le=MOST_RANKS)] = 1
+    """Nodes that share every layer of the model, each with a part of its attention heads: 1, 2, 4, 8 or 16."""
+    pipeline_parallel: Annotated[int, Field(ge=1, le=MOST_RANKS)] = 1
+    """Stages of consecutive layers, each on `tensor_parallel` nodes, so that a replica has the product of both, at most
+    16."""
+    executor: Literal["ray", "mp"] = "mp"
+    """Launcher of a replica on several nodes: the engine's own (`mp`) or a Ray cluster (`ray`)."""
     shm_gib: Positive = 16.0
     """Shared memory of the container in GiB."""
     stop_grace_s: Annotated[int, Field(ge=1, le=3600)] = 60
     """Seconds between SIGTERM and SIGKILL; at most 5 for an engine that has not answered yet."""
+
+    @property
+    def ranks(self) -> int:
+        """Nodes of a replica, each with one rank."""
+        return self.tensor_parallel * self.pipeline_parallel
 
 
 class MemorySettings(Section):

@@ -8,8 +8,8 @@ NEWER = "Take a newer image (image.vllm, or image.use with a newer tag) and run 
 OTHER_CHECKPOINT = "take another checkpoint of the model (model.id)"
 FETCH = "Compare the files with `sparkops models verify` and fetch them again with `sparkops models pull`"
 SPLIT = (
-    "Set serve.tensor_parallel to a smaller number (1 splits nothing), split by layers instead (pipeline-parallel-size "
-    "in serve.args), or take a checkpoint of another quantization (model.id)."
+    "Set serve.tensor_parallel to a smaller number (1 splits nothing), split by layers instead "
+    "(serve.pipeline_parallel), or take a checkpoint of another quantization (model.id)."
 )
 NAME = r"[\w.+-]{1,64}"
 QUANTIZATION: tuple[Cause, ...] = (
@@ -137,8 +137,8 @@ QUANTIZATION: tuple[Cause, ...] = (
         r"[Pp]requant BitsAndBytes.{0,32} (?:models with (?:TP|tensor parallelism)|8bit models)",
         "a checkpoint that is quantized with bitsandbytes cannot be split over ranks (tensor parallel), nor one with 8 "
         "bits and experts be loaded",
-        "Set serve.tensor_parallel to 1, split by layers (pipeline-parallel-size in serve.args), or take a checkpoint "
-        "of another quantization (model.id).",
+        "Set serve.tensor_parallel to 1, split by layers (serve.pipeline_parallel), or take a checkpoint of another "
+        "quantization (model.id).",
         source="vllm/model_executor/model_loader/bitsandbytes_loader.py",
     ),
     Cause(
@@ -179,23 +179,22 @@ PARALLEL: tuple[Cause, ...] = (
     Cause(
         r"[Tt]otal number of attention heads \((\d{1,9})\) must be divisible by tensor parallel size \((\d{1,9})\)",
         "the {0} attention heads of the model cannot be split evenly over {1} ranks (tensor parallel)",
-        "Set serve.tensor_parallel (and nodes) to a divisor of {0}, or split by layers: pipeline-parallel-size in "
-        "serve.args.",
+        "Set serve.tensor_parallel (and nodes) to a divisor of {0}, or split by layers: serve.pipeline_parallel.",
         source="vllm/config/model.py",
     ),
     Cause(
         r"^(?:AssertionError: )?(\d{1,9}) is not divisible by (\d{1,9})$",
         "a size of the model, {0} (its heads or the width of a layer), is no multiple of {1}, most likely the "
         "number of ranks that it is split over (tensor parallel)",
-        "Set serve.tensor_parallel (and nodes) to a divisor of {0}, or split by layers: pipeline-parallel-size in "
-        "serve.args.",
+        "Set serve.tensor_parallel (and nodes) to a divisor of {0}, or split by layers: "
+        "serve.pipeline_parallel.",
         source="vllm/distributed/utils.py",
     ),
     Cause(
         r"Pipeline parallelism is not supported for this model|Pipeline Parallel is not compatible with this model|PP "
         r"is not compatible with MTP",
         "this release cannot split this model by layers (pipeline-parallel-size)",
-        "Remove pipeline-parallel-size from serve.args, and set serve.tensor_parallel to the number of nodes.",
+        "Remove serve.pipeline_parallel, and set serve.tensor_parallel to the number of nodes.",
         source="vllm/config/model.py",
     ),
     Cause(

@@ -36,13 +36,20 @@ class RankProgram:
 
 @dataclass(frozen=True)
 class RankPlace:
-    """The place of one rank among several."""
+    """The place of one rank among several: `tensor` ranks share each of `pipeline` stages of layers."""
 
     index: int
-    size: int
+    """The ranks of one stage follow each other, as both engines number them."""
+    tensor: int
+    pipeline: int
     port: int
     """Port of rank 0 at which the ranks meet."""
     seat: Seat
+
+    @property
+    def size(self) -> int:
+        """Ranks of the replica, one a node."""
+        return self.tensor * self.pipeline
 
 
 @dataclass(frozen=True)

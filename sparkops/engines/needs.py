@@ -19,8 +19,11 @@ class Served:
     args: Mapping[str, Any]
     env: Mapping[str, str]
     ranks: int
+    """Ranks that share a layer (tensor parallel)."""
     release: str | None
     cpu: bool
+    stages: int = 1
+    """Stages of layers, each on ranks of its own (pipeline parallel)."""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def stop(rank: RankSpec) -> Command:
     """Return the command that stops its container. Raises ValueError if another version wrote the spec."""
     spec = of(rank)
     serve = spec.parsed.serve
-    return commands.stop(rank.container, grace_s(spec.index, serve.tensor_parallel, serve.stop_grace_s))
+    return commands.stop(rank.container, grace_s(spec.index, serve.ranks, serve.stop_grace_s))
 
 
 def digest(rank: RankSpec) -> str:

@@ -73,7 +73,8 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
         "env": {},
         "allow": [],
         "tensor_parallel": 1,
-        "executor": "ray",
+        "pipeline_parallel": 1,
+        "executor": "mp",
         "shm_gib": 16.0,
         "stop_grace_s": 60,
     }
@@ -199,7 +200,8 @@ def test_a_dash_inside_a_path_is_plain(path: str) -> None:
         ("serve.args", {"x": ["-O3"]}, f"serve.args.x: {APART.format('-O3')}"),
         ("serve.args", {"x": ["-0.5"]}, f"serve.args.x: {APART.format('-0.5')}"),
         ("serve.tensor_parallel", 0, "serve.tensor_parallel: expected at least 1, got 0"),
-        ("serve.tensor_parallel", 65, "serve.tensor_parallel: expected at most 64, got 65"),
+        ("serve.tensor_parallel", 32, "serve.tensor_parallel: expected at most 16, got 32"),
+        ("serve.pipeline_parallel", 17, "serve.pipeline_parallel: expected at most 16, got 17"),
         ("serve.tensor_parallel", "2", "serve.tensor_parallel: expected a whole number, got '2'"),
         ("serve.tensor_parallel", True, "serve.tensor_parallel: expected a whole number, got True"),
         ("serve.executor", "slurm", "serve.executor: expected 'ray' or 'mp', got 'slurm'"),
@@ -419,8 +421,30 @@ def test_atlas_is_started_on_one_node_and_the_stand_in_on_two_without_ray() -> N
     assert mistake({**atlas, "serve.tensor_parallel": 2}) == (
         "serve.tensor_parallel: expected 1: sparkops starts the engine atlas on one node"
     )
-    assert mistake(stand_in) == "serve.executor: expected mp, which joins two ranks of the engine stand-in"
-    assert load(serve__tensor_parallel=2).serve.executor == "ray"
+    assert (
+        mistake({**stand_in, "serve.executor": "ray"})
+        == "serve.executor: expected mp, which joins ranks of the engine stand-in"
+    )
+    assert load(serve__tensor_parallel=2).serve.executor == "mp"
+    assert mistake({**atlas, "serve.pipeline_parallel": 3}) == (
+        "serve.pipeline_parallel: expected 1: sparkops starts the engine atlas on one node"
+    )
+
+
+def test_ranks_are_the_product_of_both_ways_to_split_and_at_most_sixteen() -> None:
+    assert load(serve__tensor_parallel=2, serve__pipeline_parallel=3).serve.ranks == 6
+    assert mistake({"serve.tensor_parallel": 8, "serve.pipeline_parallel": 3}) == (
+        "serve.pipeline_parallel: 8 x 3 = 24 nodes, expected at most 16"
+    )
+
+
+@pytest.mark.parametrize("size", [3, 5, 6, 12])
+def test_nodes_that_cannot_share_attention_heads_are_pointed_to_pipeline_parallel(size: int) -> None:
+    assert mistake({"serve.tensor_parallel": size}) == (
+        f"serve.tensor_parallel: {size} nodes cannot share the attention heads of a model evenly, expected 1, 2, 4, 8 "
+        f"or 16; for {size} nodes set pipeline_parallel: {size}, which splits the model by layers, and "
+        "tensor_parallel: 1"
+    )
 
 
 @pytest.mark.parametrize("missing", ["image.torch", "image.vllm"])

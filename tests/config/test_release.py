@@ -49,7 +49,7 @@ def test_the_id_of_a_release_is_the_same_on_every_machine_and_day() -> None:
         {"serve": {"shm_gib": 1.0}},
         {"serve": {"stop_grace_s": 5}},
         {"serve": {"tensor_parallel": 2}},
-        {"serve": {"executor": "mp"}},
+        {"serve": {"executor": "ray"}},
     ],
     ids=str,
 )

@@ -105,8 +105,15 @@ def test_two_ranks_meet_at_the_first_and_know_their_own_addresses() -> None:
     assert started.env == {"NCCL_NET": "IB", "SGLANG_HOST_IP": "10.0.0.2"}
 
 
+def test_four_ranks_are_two_stages_of_two() -> None:
+    recipe = of(tensor_parallel=2, pipeline_parallel=2, executor="mp")
+    started = ranks.program(rank(recipe, 3), "/models", Seat("10.0.0.4", "10.0.0.1"))
+
+    assert started.arguments[-5:-1] == ("--tp-size=2", "--pp-size=2", "--nnodes=4", "--node-rank=3")
+
+
 def test_ray_does_not_join_its_ranks() -> None:
-    with pytest.raises(ValueError, match="expected mp, which joins two ranks of the engine sglang"):
+    with pytest.raises(ValueError, match="expected mp, which joins ranks of the engine sglang"):
         of(tensor_parallel=2, executor="ray")
 
 

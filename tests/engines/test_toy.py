@@ -128,6 +128,6 @@ def test_its_log_has_its_stages_and_causes(toy: dict[str, Any]) -> None:
 def test_several_ranks_and_memory_are_as_it_declares(toy: dict[str, Any]) -> None:
     assert toy["second"] == ["--meet=10.0.0.1:8003", "--rank=1/2"]
     assert "TOY_ADDRESS" in toy["address"]
-    assert "expected mp, which joins two ranks of the engine toy" in toy["refused"]
+    assert "expected mp, which joins ranks of the engine toy" in toy["refused"]
     assert toy["bound"] == ["memory-share", 55.0]
     assert "no rules for the engine toy, only for vllm" in toy["unknown"]

@@ -42,8 +42,8 @@ def test_its_own_vllm_accepts_the_arguments_or_could_not_run(of: Recipe) -> None
 def test_each_rank_that_starts_vllm_is_judged(of: Recipe) -> None:
     lines = command_lines(of)
 
-    joined = of.serve.tensor_parallel > 1
-    assert [line[0] for line in lines] == ["serve"] * (of.serve.tensor_parallel if of.serve.executor == "mp" else 1)
+    joined = of.serve.ranks > 1
+    assert [line[0] for line in lines] == ["serve"] * (of.serve.ranks if of.serve.executor == "mp" else 1)
     assert all((f"--tensor-parallel-size={of.serve.tensor_parallel}" in line) == joined for line in lines)
 
 

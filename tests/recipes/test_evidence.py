@@ -30,7 +30,7 @@ def stated(data: dict[str, Any]) -> dict[str, Any]:
     serve, model, image = (data.get(section) or {} for section in ("serve", "model", "image"))
     draft = model.get("draft") or {}
     values = {**(serve.get("args") or {}), **(serve.get("env") or {})}
-    values |= {key: serve[key] for key in ("tensor_parallel", "executor") if key in serve}
+    values |= {key: serve[key] for key in ("tensor_parallel", "pipeline_parallel", "executor") if key in serve}
     values |= {f"image.{key}": image[key] for key in IMAGE if key in image}
     values |= {key: model[key] for key in MODEL if key in model}
     values |= {f"draft.{key}": draft[key] for key in MODEL if key in draft}

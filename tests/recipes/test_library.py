@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ SYSTEMS = {
     "on images of others": "qwen3.8-27b-nvfp4 qwen3.8-flash-next-nvfp4",
     "a pair of autumn 2026": "mimo-v2.6-flash-tp2",
     "pairs on images of others": "deepseek-v4-flash-0731-tp2 glm-5.3-flash-nvfp4-tp2",
+    "three, four and eight": ("mimo-v2.6-flash-pp3 nemotron-3-ultra-nvfp4-tp4 qwen3.8-flash-next-tp4 glm-5-fp8-tp8"),
     "of SGLang": "qwen3.8-27b-nvfp4-sglang deepseek-v4-flash-0731-sglang-tp2",
     "on vLLM's own image": "nemotron-3-super-nvfp4",
     "retrieval": "qwen3-vl-embedding-8b qwen3-vl-reranker-8b",
@@ -48,7 +50,7 @@ SYSTEMS = {
 }
 DRAFTING = (
     *("Sehyo", "AutoRound", "hybrid", "Qwen3.6", "Qwen3.8", "V4-Flash-0731", "GLM-5.3-Flash-NVFP4-Spark"),
-    "Nemotron-3-Super",
+    *("Nemotron-3-Super", "Nemotron-3-Ultra"),
 )
 """Parts of the paths of checkpoints that have a draft head."""
 # Arguments of Atlas's `serve` that the recipes may use, from its own help (Avarok-Cybersecurity/atlas, serve_args.rs).
@@ -103,7 +105,7 @@ def test_a_spark_with_64_gb_is_refused_with_the_arithmetic(shipped_recipe: Recip
 def test_weights_fit_into_the_claim_of_each_node(shipped_recipe: Recipe) -> None:
     gib = (shipped_recipe.model.size_gb or 0) * 1e9 / 2**30
 
-    assert gib / shipped_recipe.serve.tensor_parallel < shipped_recipe.memory.claim_gib
+    assert gib / shipped_recipe.serve.ranks < shipped_recipe.memory.claim_gib
 
 
 @SPARK
@@ -111,7 +113,7 @@ def test_large_weights_are_not_staged_through_the_gpu(shipped_recipe: Recipe) ->
     if shipped_recipe.serve.args.get("load-format") == "fastsafetensors":
         share = shipped_recipe.serve.args["gpu-memory-utilization"]
 
-        assert (shipped_recipe.model.size_gb or 0) / shipped_recipe.serve.tensor_parallel < FROZE_GB
+        assert (shipped_recipe.model.size_gb or 0) / shipped_recipe.serve.ranks < FROZE_GB
         assert share <= 0.85
 
 
@@ -127,14 +129,18 @@ def test_a_figure_has_its_source_and_a_recipe_without_figures_says_so(shipped_re
 
 
 @EVERY
-def test_a_name_says_whether_a_recipe_is_for_a_pair(shipped_recipe: Recipe) -> None:
-    assert ("-tp2" in shipped_recipe.name) == (shipped_recipe.serve.tensor_parallel == 2)
+def test_a_name_says_over_how_many_nodes_a_recipe_runs_and_how_it_splits(shipped_recipe: Recipe) -> None:
+    serve = shipped_recipe.serve
+    sizes = {"tp": serve.tensor_parallel, "pp": serve.pipeline_parallel}
+
+    named = {way: int(size) for way, size in re.findall(r"-(tp|pp)(\d+)(?=-|$)", shipped_recipe.name)}
+    assert named == {way: size for way, size in sizes.items() if size > 1}
     assert shipped_recipe.name.endswith("-mp") <= (shipped_recipe.serve.executor == "mp")
 
 
 @EVERY
-def test_a_ray_cluster_needs_ray_in_the_image_and_a_pair_without_it_does_not(shipped_recipe: Recipe) -> None:
-    if shipped_recipe.serve.tensor_parallel == 2:
+def test_a_ray_cluster_needs_ray_in_the_image_and_other_ranks_do_not(shipped_recipe: Recipe) -> None:
+    if shipped_recipe.serve.ranks > 1:
         has = any(package.startswith("ray[default]==") for package in shipped_recipe.image.packages)
 
         assert has == (shipped_recipe.serve.executor == "ray")
@@ -146,7 +152,8 @@ def test_drafts_are_for_checkpoints_and_engines_that_can(shipped_recipe: Recipe)
     drafting = shipped_recipe.serve.args.get("speculative-config")
     if isinstance(drafting, dict):
         assert shipped_recipe.model.draft or any(part in shipped_recipe.model.path for part in DRAFTING)
-        assert shipped_recipe.serve.args.get("attention-backend", "FLASHINFER") in ("FLASHINFER", "B12X")
+        known = ("FLASHINFER", "B12X", drafting.get("attention_backend"))
+        assert shipped_recipe.serve.args.get("attention-backend", "FLASHINFER") in known
 
 
 @EVERY

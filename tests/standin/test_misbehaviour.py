@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 import requests
@@ -218,3 +219,17 @@ def test_two_ranks_meet_before_they_load_and_end_together(killed: int) -> None:
             left = (other, head)[killed]
             assert left.process.wait(10) == 1
             left.says("because the other rank has ended")
+
+
+def test_four_ranks_load_once_all_have_met_and_end_with_any_of_them() -> None:
+    sizes = ("--tensor-parallel-size=2", "--pipeline-parallel-size=2", "--nnodes=4")
+    joins = (*sizes, "--master-addr=127.0.0.1", f"--master-port={free_port()}")
+    with ExitStack() as stack:
+        head = stack.enter_context(Program(*ARGS, *joins, "--node-rank=0"))
+        others = [stack.enter_context(Program(*ARGS, *joins, f"--node-rank={rank}", "--headless")) for rank in (1, 2)]
+        time.sleep(0.5)
+        assert head.log == ""
+        others.append(stack.enter_context(Program(*ARGS, *joins, "--node-rank=3", "--headless")))
+        head.serves()
+        others[1].process.kill()
+        assert [program.process.wait(10) for program in (head, others[0], others[2])] == [1, 1, 1]

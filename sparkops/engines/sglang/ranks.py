@@ -18,12 +18,14 @@ def with_mp(place: RankPlace, alone: RankProgram) -> RankProgram:
 
     The ranks meet at the port of torch.distributed on rank 0; the other connections between them are those of Gloo and
     NCCL. Without data parallelism the processes of one rank talk over Unix sockets (PortArgs.init_new in
-    sglang/srt/server_args.py of 0.5.23).
+    sglang/srt/server_args.py of 0.5.23). With one GPU a node, node k holds rank k % tp of stage k // tp
+    (_calculate_rank_ranges in entrypoints/engine.py of 0.5.17).
     """
     seat = place.seat
     address = {"SGLANG_HOST_IP": seat.address}  # sglang/srt/utils/network.py: else the route to 8.8.8.8 decides
     words = (
-        f"--tp-size={place.size}",
+        f"--tp-size={place.tensor}",
+        *((f"--pp-size={place.pipeline}",) if place.pipeline > 1 else ()),
         f"--nnodes={place.size}",
         f"--node-rank={place.index}",
         f"--dist-init-addr={seat.head}:{place.port}",

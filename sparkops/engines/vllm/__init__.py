@@ -10,7 +10,10 @@ from sparkops.engines.vllm.figures import FIGURES
 from sparkops.engines.vllm.ranks import FORM, with_mp, with_ray
 from sparkops.engines.vllm.start_log import LOG
 
-NODES = ("tensor-parallel-size", "distributed-executor-backend", "nnodes", "node-rank", "master-addr", "master-port")
+NODES = (
+    *("tensor-parallel-size", "pipeline-parallel-size", "distributed-executor-backend"),
+    *("nnodes", "node-rank", "master-addr", "master-port"),
+)
 RELEASE = re.compile(r"==(\d+(?:\.\d+)*)")
 OFFICIAL = re.compile(r"(?:^|/)vllm/vllm-openai:v(\d+(?:\.\d+)*)")
 """The release in the tag of vLLM's own image. A version in another tag may be of anything."""

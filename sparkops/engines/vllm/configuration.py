@@ -440,8 +440,8 @@ ARGUMENTS: tuple[Cause, ...] = (
     Cause(
         r"[Ww]orld size \((\d{1,6})\) is larger than the number of available GPUs \((\d{1,6})\)",
         "{0} ranks were asked for on one node, which has {1} GPU",
-        "Set serve.tensor_parallel and nodes of the recipe (one rank a node), and remove tensor-parallel-size, "
-        "pipeline-parallel-size and data-parallel-size from serve.args, or set serve.executor.",
+        "Set serve.tensor_parallel, serve.pipeline_parallel and nodes of the recipe (one rank a node), and remove "
+        "data-parallel-size from serve.args, or set serve.executor.",
         source="vllm/config/parallel.py",
     ),
     Cause(

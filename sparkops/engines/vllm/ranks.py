@@ -18,7 +18,7 @@ utils/argparse_utils.py of 0.32.0)."""
 
 def with_ray(place: RankPlace, alone: RankProgram) -> RankProgram:
     """Return the program of a rank of vLLM's Ray executor."""
-    return ray.join(place, _with(alone, f"--tensor-parallel-size={place.size}", "--distributed-executor-backend=ray"))
+    return ray.join(place, _with(alone, *_sizes(place), "--distributed-executor-backend=ray"))
 
 
 def with_mp(place: RankPlace, alone: RankProgram) -> RankProgram:
@@ -27,8 +27,13 @@ def with_mp(place: RankPlace, alone: RankProgram) -> RankProgram:
     joins = (f"--nnodes={place.size}", f"--node-rank={place.index}", f"--master-addr={seat.head}")
     headless = ("--headless",) if place.index else ()
     join = (*joins, f"--master-port={place.port}", *headless)
-    ranked = _with(alone, f"--tensor-parallel-size={place.size}", *join)
+    ranked = _with(alone, *_sizes(place), *join)
     return replace(ranked, env=seat.env, options=seat.options)
+
+
+def _sizes(place: RankPlace) -> tuple[str, ...]:
+    stages = (f"--pipeline-parallel-size={place.pipeline}",) if place.pipeline > 1 else ()
+    return (f"--tensor-parallel-size={place.tensor}", *stages)
 
 
 def _with(alone: RankProgram, *words: str) -> RankProgram:

@@ -15,7 +15,8 @@ def program(rank: Rank, models: str, seat: Seat | None = None) -> RankProgram:
     alone = RankProgram(engine.program, serve(rank, models))
     if seat is None:
         return alone
-    return engine.executors[recipe.serve.executor](RankPlace(rank.index, rank.size, rank.rendezvous_port, seat), alone)
+    sizes = recipe.serve.tensor_parallel, recipe.serve.pipeline_parallel
+    return engine.executors[recipe.serve.executor](RankPlace(rank.index, *sizes, rank.rendezvous_port, seat), alone)
 
 
 def serve(rank: Rank, models: str) -> tuple[str, ...]:

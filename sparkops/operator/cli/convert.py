@@ -21,7 +21,6 @@ from sparkops.operator.cli.options import JSON
 from sparkops.operator.cli.terminal import data, data_json, say, write
 from sparkops.operator.convert import other_tools, recipe_keys
 from sparkops.operator.convert.conversion import Choices, Conversion
-from sparkops.operator.deploy.plan import too_many_nodes
 
 STDIN, UNKNOWN_IMAGE = "-", "IMAGE"
 """How a command line names what comes from stdin, and an image that the reader must choose."""
@@ -68,7 +67,7 @@ def import_(
     A recipe with tensor_parallel and no fixed number of nodes has the variants solo and cluster; cluster is the
     default. A recipe with named variants, or a compose file of several servers, needs --variant; the error lists them.
 
-    Exit code 2 for a refused recipe; 5 for an imported one of more nodes than `sparkops plan` takes.
+    Exit code 2 for a refused recipe.
 
     Example: sparkops import their-recipe.yaml -o recipes/mine.yaml
     """
@@ -144,8 +143,6 @@ def import_(
         )
     elif not output:
         data(written.rstrip())
-    if refusal := too_many_nodes(recipe):
-        raise refusal
 
 
 def _stdin() -> bytes:

@@ -53,7 +53,7 @@ def build(
     fleet = load_fleet(context.obj)
     loaded = load_recipe(recipe, fleet)
     order = make_order(loaded, fleet)
-    ranks = loaded.serve.tensor_parallel > 1
+    ranks = loaded.serve.ranks > 1
     nodes = _nodes(loaded, fleet, node or (), once=once or ranks)
     once = len(nodes) > 1 and (once or ranks)
     if once:

@@ -18,7 +18,7 @@ from sparkops.operator.fleet.connected import connect
 def find(settings: Settings, asked: Sequence[Recipe]) -> tuple[Mapping[str, Suitable], list[SparkopsError]]:
     """Return where the recipes fit, and why nodes could not be read. Raises ConfigError, UsageError."""
     fleet = load_fleet(settings)
-    links = len(fleet.nodes) > 1 and any(recipe.serve.tensor_parallel > 1 for recipe in asked)
+    links = len(fleet.nodes) > 1 and any(recipe.serve.ranks > 1 for recipe in asked)
     with connect(fleet, required=False) as connected:
         outcomes = {**connected.unreachable, **observe.of_fleet(connected, links=links)}
     errors = [outcome for outcome in outcomes.values() if isinstance(outcome, SparkopsError)]

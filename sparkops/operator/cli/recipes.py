@@ -21,10 +21,12 @@ from sparkops.operator.cli.options import JSON
 from sparkops.operator.cli.terminal import data, data_json, fitted, is_narrow, say, table
 from sparkops.operator.deploy.place import Place, Suitable
 
-COLUMNS = frozenset({"memory.claim_gib", "serve.tensor_parallel"})
+COLUMNS = frozenset({"memory.claim_gib", "serve.tensor_parallel", "serve.pipeline_parallel"})
 """Keys of a recipe that its row shows."""
 TABLE_WIDTH = 100
 """Columns of a terminal below which each recipe is a block of lines."""
+SHOWN = 10
+"""Places of a recipe that a row shows: eight nodes have 70 groups of four."""
 Fits = Mapping[str, Suitable]
 """Where each recipe fits, by its name; empty without --fits."""
 
@@ -40,8 +42,8 @@ def recipes(
     Locked and measured recipes come first, those with the newest vLLM before others, and those for CPUs last. With
     SERVICE prints its recipes, and how each differs from the one that it extends.
 
-    --fits reads memory, GPUs and containers of the nodes, and the network where a recipe needs two, and lists what fits
-    now first; with SERVICE it prints for the others why they do not. Without it no node is read.
+    --fits reads memory, GPUs and containers of the nodes, and the network where a recipe needs several, and lists what
+    fits now first; with SERVICE it prints for the others why they do not. Without it no node is read.
 
     Example: sparkops recipes qwen3.5-122b
     """
@@ -147,7 +149,7 @@ def _variants(family: Family, fits: Fits) -> Iterator[str]:
 
 def _row(recipe: Recipe, fits: Fits) -> Sequence[str]:
     return (
-        *(recipe.name, recipe.service, str(recipe.serve.tensor_parallel), f"{recipe.memory.claim_gib:g}"),
+        *(recipe.name, recipe.service, str(recipe.serve.ranks), f"{recipe.memory.claim_gib:g}"),
         *(_speed(recipe), "locked" if recipe.lock else "unlocked"),
         stated_release(recipe.image.requirement, recipe.image.use) or "-",
         *((_where(fits[recipe.name]),) if fits else ()),
@@ -169,7 +171,8 @@ def _where(found: Suitable) -> str:
 
 
 def _places(places: Sequence[Place]) -> str:
-    return ", ".join("+".join(place) for place in places)
+    shown = ", ".join("+".join(place) for place in places[:SHOWN])
+    return f"{shown} and {len(places) - SHOWN} more" if len(places) > SHOWN else shown
 
 
 def _words(variant: Variant) -> str:

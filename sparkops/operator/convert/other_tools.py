@@ -39,9 +39,11 @@ from sparkops.operator.convert import (
 from sparkops.operator.convert.conversion import DEFAULTS, IMPORTED, Choices, Conversion, Kept, Omission, directory
 from sparkops.operator.convert.flag_types import BOOLEANS, LISTS
 from sparkops.operator.convert.recipe_keys import (
+    BACKEND,
     NODE_KEYS,
     READ_KEYS,
     SHELL,
+    SPLIT,
     add_rope_keys,
     convert_nodes,
     flags_of_mods,
@@ -62,7 +64,8 @@ RUNTIMES: Mapping[str, tuple[EngineName, str]] = {
     "vllm-ray": ("vllm", "ray"),
     "sglang": ("sglang", "mp"),
 }
-"""The engine of each runtime, and its executor for two nodes."""
+"""The engine of each runtime, and its launcher for several nodes."""
+NO_RAY = "spark-vllm-docker removes it too (launch-cluster.sh at 013cd2e, without --ray); for Ray set serve.executor"
 STARTS: Mapping[EngineName, str] = {"vllm": "vllm serve MODEL", "sglang": "sglang serve --model-path MODEL"}
 FLAGS = {"vllm": server_flags.convert_flags, "sglang": sglang_flags.convert_flags}
 STRICT = READ_KEYS - {"name", "description"} | {"defaults", "env", "mods", "pre_exec", "draft_model", *NODE_KEYS}
@@ -244,6 +247,8 @@ def _convert(conversion: Conversion, name: str, *, escapes: bool) -> Conversion:
         service = sglang_flags.service(conversion, flags, service)
     aliases = _aliases(conversion, flags, service)
     _, executor = RUNTIMES[original.get("runtime", "vllm")]
+    if escapes and flags.pop(BACKEND, "mp") == "ray":
+        conversion.omit(conversion.flag_line(BACKEND), f"{BACKEND} ray", NO_RAY)
     serve = convert_nodes(conversion, flags, executor)
     serve |= {"aliases": aliases} if aliases else {}
     serve |= {"task": task} if task != "chat" else {}
@@ -348,10 +353,10 @@ def _values(conversion: Conversion, *, escapes: bool) -> dict[str, Any]:
     """Return the values of slots. In version 1, `solo_only` overrides the number of ranks in `defaults`."""
     original = conversion.original
     values = {**_mapping(original.get("defaults")), **({"model": original["model"]} if "model" in original else {})}
-    ranks = values.get("tensor_parallel", 1)
-    if escapes and original.get("solo_only") is True and ranks != 1:
-        conversion.omit(conversion.line(("defaults", "tensor_parallel")), f"tensor_parallel {ranks}", SOLO)
-        values["tensor_parallel"] = 1
+    for key in SPLIT.values() if escapes and original.get("solo_only") is True else ():
+        if (size := values.get(key, 1)) != 1:
+            conversion.omit(conversion.line(("defaults", key)), f"{key} {size}", SOLO)
+            values[key] = 1
     return values
 
 

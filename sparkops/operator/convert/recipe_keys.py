@@ -10,23 +10,21 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from sparkops.config.fields import ImageRef
+from sparkops.config.recipe import UNEVEN
+from sparkops.config.serve import MOST_RANKS
 from sparkops.operator.convert.conversion import Conversion, Kind
 from sparkops.operator.convert.mods import TEMPLATE
 from sparkops.operator.convert.releases import loads, numbers
 
 NODE_KEYS = ("mode", "solo_only", "cluster_only", "min_nodes", "max_nodes")
-MOST_NODES, PLANNED_NODES = 64, 2
-"""The most nodes that a recipe may have, and that a plan accepts."""
 LOWEST_PORT, HIGHEST_PORT = 1024, 65000
 SPLIT = {
-    "tensor-parallel-size": "expected at most 64 nodes",
-    "pipeline-parallel-size": (
-        "only tensor parallelism splits a replica over nodes; in a copy of the recipe, write a tensor-parallel-size of "
-        "2 or more nodes in its place, if the weights fit"
-    ),
-    "data-parallel-size": "not supported; deploy a service for each replica",
+    "tensor-parallel-size": "tensor_parallel",
+    "pipeline-parallel-size": "pipeline_parallel",
 }
-"""Flags of parallelism, each with the reason why a size is refused."""
+"""Flags that split a model over nodes, with their keys in `serve`."""
+REPLICAS = "data-parallel-size"
+BACKEND = "distributed-executor-backend"
 READ_KEYS = frozenset({"recipe_version", "runtime", "name", "model", "model_revision", "description", "command"})
 SHELL = "sparkops runs no shell commands in containers; write a mod of the image"
 BUILT = "sparkops builds the image from `image`"
@@ -164,23 +162,30 @@ def _carried(conversion: Conversion, line: int, name: str) -> bool:
 def convert_nodes(conversion: Conversion, flags: dict[str, Any], executor: str) -> dict[str, Any]:
     """Remove port, ranks and executor from the flags, and return them as keys of `serve`."""
     serve = _port(conversion, flags)
-    executor, executors = flags.pop("distributed-executor-backend", executor), [*conversion.kind.executors]
-    sizes = {axis: _size(flags.pop(axis, 1)) for axis in SPLIT}
-    ranks, before = sizes["tensor-parallel-size"], len(conversion.refusals)
+    executor, executors = flags.pop(BACKEND, executor), [*conversion.kind.executors]
+    sizes = {axis: _size(flags.pop(axis, 1)) for axis in (*SPLIT, REPLICAS)}
+    before = len(conversion.refusals)
     for axis, size in sizes.items():
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             problem = f"expected a whole number from 1, got {size}"
             conversion.refuse(conversion.flag_line(axis), axis, problem)
-        elif size != 1 and (axis != "tensor-parallel-size" or size > MOST_NODES):
-            conversion.refuse(conversion.flag_line(axis), f"{axis} {size}", SPLIT[axis])
+        elif size != 1 and axis == REPLICAS:
+            reason = "not supported; deploy a service for each replica"
+            conversion.refuse(conversion.flag_line(axis), f"{axis} {size}", reason)
     if len(conversion.refusals) > before:
         return serve
-    _check_count(conversion, ranks)
-    if ranks > 1:
-        serve |= {"tensor_parallel": ranks, "executor": executor if executor in executors else executors[0]}
-    if ranks > PLANNED_NODES:
-        reason = f"imported as it is, but a plan refuses more than {PLANNED_NODES} nodes"
-        conversion.omit(conversion.flag_line("tensor-parallel-size"), f"tensor-parallel-size {ranks}", reason)
+    tensor, pipeline = (sizes[axis] for axis in SPLIT)
+    _check_count(conversion, tensor * pipeline)
+    axis = "pipeline-parallel-size" if pipeline > 1 else "tensor-parallel-size"
+    if tensor * pipeline > MOST_RANKS:
+        reason = f"{tensor} x {pipeline} nodes, expected at most {MOST_RANKS}"
+        conversion.refuse(conversion.flag_line(axis), f"{axis} {sizes[axis]}", reason)
+    elif tensor & (tensor - 1):
+        axis = "tensor-parallel-size"
+        conversion.refuse(conversion.flag_line(axis), f"{axis} {tensor}", UNEVEN.format(size=tensor))
+    elif tensor * pipeline > 1:
+        serve |= {key: sizes[axis] for axis, key in SPLIT.items() if sizes[axis] > 1}
+        serve["executor"] = executor if executor in executors else executors[0]
     return serve
 
 
@@ -218,5 +223,5 @@ def _check_count(conversion: Conversion, ranks: int) -> None:
         ("solo_only" if original.get("solo_only") else "mode", 1, most),
     ):
         if ranks < low or (high is not None and ranks > high):
-            needed = f"tensor parallelism {ranks}, which needs {ranks} node{'s' * (ranks > 1)}"
+            needed = f"the parallel sizes, which need {ranks} node{'s' * (ranks > 1)}"
             conversion.refuse(conversion.line((key,)), key, f"{original[key]} contradicts {needed}: change one of them")

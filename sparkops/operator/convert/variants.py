@@ -9,7 +9,7 @@ from typing import Any
 from sparkops.config.fields import Location
 from sparkops.config.source import Source
 from sparkops.errors import ConfigError
-from sparkops.operator.convert.recipe_keys import OMITTED, READ_KEYS
+from sparkops.operator.convert.recipe_keys import OMITTED, READ_KEYS, SPLIT
 
 AS_WRITTEN, SOLO, CLUSTER = "default", "solo", "cluster"
 TOP = READ_KEYS | {"env", "mods", *OMITTED}
@@ -36,7 +36,7 @@ def chosen(source: Source, choice: str) -> Source:
         raise _unknown(source, choice, names)
     if choice == CLUSTER:
         return _changed(source, {**original, "cluster_only": True})
-    defaults = {**(original.get("defaults") or {}), "tensor_parallel": 1}
+    defaults = {**(original.get("defaults") or {}), "tensor_parallel": 1, "pipeline_parallel": 1}
     return _changed(source, {**original, "solo_only": True, "defaults": defaults})
 
 
@@ -47,8 +47,8 @@ def _modes(original: Mapping[str, Any]) -> list[str]:
     if original.get("cluster_only") is True or original.get("mode") == CLUSTER:
         return [CLUSTER]
     defaults = original.get("defaults")
-    ranks = defaults.get("tensor_parallel", 1) if isinstance(defaults, dict) else 1
-    return [SOLO] if ranks in (1, "1") else [SOLO, CLUSTER]
+    sizes = [defaults.get(key, 1) for key in SPLIT.values()] if isinstance(defaults, dict) else []
+    return [SOLO] if {*map(str, sizes)} <= {"1"} else [SOLO, CLUSTER]
 
 
 def _with(source: Source, original: Mapping[str, Any], choice: str) -> Source:

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops.config.fields import Location
+from sparkops.config.serve import MOST_RANKS
 from sparkops.config.source import Source
 from sparkops.operator.convert import command_lines
 from sparkops.operator.convert.conversion import Omission
 
 HARDWARE, GENERATION, BRAND = "dgx_spark_gb10", "blackwell", "nvidia"
-NODE_GB, MOST_NODES = 128, 2
-"""Memory of a node there (taxonomy.yaml), and the nodes that its builder takes for a model that exceeds one."""
+NODE_GB = 128
+"""Memory of a node there (taxonomy.yaml)."""
 EXPERTS = "--enable-expert-parallel"
 STRATEGIES: Mapping[str, tuple[str, ...]] = {
     "single_node_tp": (),
@@ -73,7 +74,7 @@ def translate(source: Source, choice: str) -> Original:
     variants = recipe.variants()
     names = ", ".join(map(str, variants.values()))
     if not variants:
-        problem = f"no variant fits: expected one of at most {NODE_GB} GB, or {MOST_NODES * NODE_GB} GB on two nodes"
+        problem = f"no variant fits: expected one of at most {MOST_RANKS * NODE_GB} GB, on {MOST_RANKS} nodes"
         raise source.fail(("variants",), problem)
     if choice not in variants and (choice or len(variants) > 1):
         error = source.fail(("variants",), f"{f'no variant {choice}' if choice else 'several variants'}: {names}")
@@ -113,7 +114,7 @@ class _Recipe:
         return self.source.lines.get(self.source.nearest(where), 1)
 
     def variants(self) -> dict[str, Variant]:
-        """Return the variants that run on one Spark or two, by name."""
+        """Return the variants that run on Sparks, by name."""
         found = (self._variant(name) for name in self.at("variants"))
         return {variant.name: variant for variant in found if variant}
 
@@ -127,7 +128,9 @@ class _Recipe:
         if others != (BRAND, GENERATION):
             return None
         gigabytes = _number(given.get("vram_minimum_gb"))
-        nodes = 1 if gigabytes <= NODE_GB else MOST_NODES
+        nodes = 1  # tensor parallel, as its builder does by default (recommendStrategy), on the fewest that hold it
+        while gigabytes > nodes * NODE_GB and nodes < MOST_RANKS:
+            nodes *= 2
         strategy = self._strategy(nodes)
         if strategy is None or gigabytes > nodes * NODE_GB:
             return None

@@ -253,7 +253,7 @@ def _elsewhere(operation: Operation, release: Release, node: str, options: Drain
     if not names:
         raise PlanRefused(f"{release.service}: no other node", next_step="sparkops doctor")
     own = [name for name in release.recipe.nodes if name in names]
-    return tuple(own if len(own) >= release.recipe.serve.tensor_parallel else names)
+    return tuple(own if len(own) >= release.recipe.serve.ranks else names)
 
 
 def _planned(

@@ -1,4 +1,4 @@
-"""Checks on the nodes before a swap stops anything: the network of a pair, and memory without page cache."""
+"""Checks on the nodes before a swap stops anything: the network of ranks, and memory without page cache."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DROP_ALL = "sudo sh -c 'sync; echo 3 >/proc/sys/vm/drop_caches' on {node} drops 
 
 
 def require_network(connected: Connected, plan: Plan, report: OnEvent) -> None:
-    """Try the network that a pair will load over, and the image on it, unless the pair runs already.
+    """Try the network that ranks will load over, and the image on it, unless all run already.
 
     Raises PlanRefused or NodesFailed.
     """

@@ -52,7 +52,7 @@ def _observe(member: Member, release: Release) -> Observed:
         observed = replace(observed, cordon=leases.cordon_of(member).reason)
     except SparkopsError as error:  # the plan may not need this node
         observed = replace(observed, cordon_error=error)
-    if release.recipe.serve.tensor_parallel > 1:
+    if release.recipe.serve.ranks > 1:
         observed = _with_fabric(member, observed)
     if not ENGINES[release.recipe.engine].weights:
         return observed

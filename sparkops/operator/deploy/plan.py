@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 
 from sparkops.command import quote
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
-from sparkops.config.recipe import Recipe
 from sparkops.config.release import Rank, Release
 from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
 from sparkops.names import Slot
 from sparkops.node.network.finding import Finding, require
+from sparkops.operator.deploy.groups import groups, placed
 from sparkops.operator.deploy.preconditions import Current, Lacking, Observed, differing, obstacles, own
 from sparkops.operator.fleet.network import topology
 from sparkops.operator.fleet.network.facts import NodeFabric
@@ -21,6 +20,9 @@ from sparkops.operator.fleet.network.topology import Fabric
 from sparkops.serving.memory.bound import HOST_GIB
 from sparkops.serving.memory.pools import Pool, pools
 from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
+
+MOST_REASONS = 24
+"""Lines of a refusal."""
 
 
 class ShortOfMemory(PlanRefused):
@@ -181,11 +183,12 @@ class Plan:
 
     @property
     def network(self) -> Fabric | None:
-        """What joins the ranks of a pair; None for a single rank. Raises PlanRefused or NodesFailed."""
+        """What joins several ranks; None for a single one. Raises PlanRefused or NodesFailed."""
         if len(self.ranks) == 1:
             return None
         require(_unknown(name, node.fabric_unknown) for name, node in self.nodes.items() if not node.fabric)
-        return topology.join(self.fabrics, {name: node.config for name, node in self.nodes.items()}, self.rules)
+        joined = topology.join(self.fabrics, {name: node.config for name, node in self.nodes.items()}, self.rules)
+        return topology.suited(joined, self.release.recipe.serve)
 
     @property
     def fabrics(self) -> dict[str, NodeFabric]:
@@ -275,11 +278,6 @@ class Plan:
             yield f"  the service is down {self.current.down_for}, and again if it fails and the old one restarts"
 
 
-MOST_NODES = 2
-"""Nodes of a replica that sparkops starts and joins."""
-HEADS = "three ranks cannot share the attention heads of these models evenly"
-
-
 def plan(
     release: Release, observed: Mapping[str, Observed], current: Current, options: DeployOptions, rules: FabricRules
 ) -> Plan:
@@ -287,8 +285,6 @@ def plan(
 
     Raises Busy where nothing fits, or only with downtime, until an engine has stopped that is being stopped.
     """
-    if refusal := too_many_nodes(release.recipe):
-        raise refusal
     busy: Busy | None = None
     nodes = options.nodes or tuple(release.recipe.nodes) or tuple(observed)
     missing = [name for name in nodes if name not in observed]
@@ -326,12 +322,19 @@ def plan(
     if ways:
         raise PlanRefused("\n".join([f"{release.id} {needs}", *ways, *short, *partly]), next_step=up)
     refused += [*partly, f"  {needs}"] if lacks else []
-    reasons = "\n".join(refused) or f"  {_no_way(release, nodes, options)}"
+    reasons = "\n".join(_some(refused)) or f"  {_no_way(release, nodes, options)}"
     steps += () if open_ways else room
     if not refused:
         other = f"sparkops recipes {release.service} --fits"
         steps.append(f"Name other nodes or another mode, or take another recipe: {other}")
     raise PlanRefused(f"no safe mode for {release.id}:\n{reasons}", next_step="\n".join(dict.fromkeys(steps)))
+
+
+def _some(lines: list[str]) -> list[str]:
+    """Return each line once, and of many the first: eight nodes have 70 groups of four."""
+    once = [*dict.fromkeys(lines)]
+    more = len(once) - MOST_REASONS
+    return [*once[:MOST_REASONS], f"  and {more} more"] if more > 1 else once
 
 
 def _words(node: str, error: SparkopsError) -> str:
@@ -348,16 +351,6 @@ def _up(release: Release, options: DeployOptions) -> str:
     return f"sparkops up {release.recipe.typed}{f' {more}' if more else ''}"
 
 
-def too_many_nodes(recipe: Recipe) -> PlanRefused | None:
-    """Return why a recipe's replica has more nodes than sparkops starts; None if it has not."""
-    size = recipe.serve.tensor_parallel
-    if size <= MOST_NODES:
-        return None
-    why = f"a replica runs on at most {MOST_NODES} nodes" + (f"; {HEADS}" if size == 3 else "")
-    step = f"Set tensor_parallel of {recipe.name} to 1 or {MOST_NODES} if the model fits; `sparkops fit`"
-    return PlanRefused(f"{recipe.name}: serve.tensor_parallel is {size}: {why}", next_step=step)
-
-
 def _wait(problems: list[SparkopsError]) -> Busy | None:
     """Return what an option waits for, if nothing else stands against it."""
     busy = [problem for problem in problems if isinstance(problem, Busy)]
@@ -365,7 +358,7 @@ def _wait(problems: list[SparkopsError]) -> Busy | None:
 
 
 def _no_way(release: Release, nodes: tuple[str, ...], options: DeployOptions) -> str:
-    size = release.recipe.serve.tensor_parallel
+    size = release.recipe.serve.ranks
     if len(nodes) < size:
         return f"{size} nodes needed, available: {', '.join(nodes) or 'none'}"
     return f"no node for mode {options.mode}"
@@ -378,10 +371,10 @@ def _options(
     nodes = [name for name in options.nodes if name in observed]
     slot = current.slot.other if current.slot else Slot.BLUE
     free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
-    for mode, names in _ways(release.recipe.serve.tensor_parallel, free, current):
+    for mode, names in _ways(release.recipe.serve.ranks, free, current):
         if current.source is None or options.mode in (None, mode):
-            ranks = tuple(Rank(release, slot, name, index) for index, name in enumerate(names))
-            yield Plan(mode, ranks, {name: observed[name] for name in names}, current, options, rules)
+            ranks = placed(release, slot, {name: observed[name] for name in names})
+            yield Plan(mode, ranks, {rank.node: observed[rank.node] for rank in ranks}, current, options, rules)
 
 
 def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterator[tuple[Mode, tuple[str, ...]]]:
@@ -390,12 +383,13 @@ def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterato
     def freest(names: tuple[str, ...]) -> float:
         return -min(free_gib[name] for name in names)
 
-    groups, source = [*combinations(free_gib, size)], current.source
+    source = current.source
+    old = {*nodes_of(source)} if source else set[str]()
+    every = groups(free_gib, size, old)
     if source is None:
-        yield from ((Mode.FIRST, names) for names in sorted(groups, key=freest))
+        yield from ((Mode.FIRST, names) for names in sorted(every, key=freest))
         return
-    old = {*nodes_of(source)}
-    apart = [names for names in groups if not {*names} & old]
+    apart = [names for names in every if not {*names} & old]
     yield from ((Mode.ACROSS, names) for names in sorted(apart, key=freest))
-    shared = sorted((names for names in groups if names not in apart), key=lambda names: {*names} != old)
+    shared = sorted((names for names in every if names not in apart), key=lambda names: {*names} != old)
     yield from ((mode, names) for mode in (Mode.BESIDE, Mode.IN_PLACE) for names in shared)

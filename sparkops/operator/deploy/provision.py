@@ -45,7 +45,7 @@ class Missing:
             first, *others = self.weights
             copied = f", then copy to {', '.join(others)}" if others else ""
             yield f"weights: download {self.recipe.model.id} to {first}{copied}"
-        if len({*self.image, *self.weights}) > self.recipe.serve.tensor_parallel:
+        if len({*self.image, *self.weights}) > self.recipe.serve.ranks:
             yield "more nodes than one release needs: the next one starts on another node; --node NODE limits it"
 
 

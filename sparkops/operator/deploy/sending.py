@@ -200,7 +200,7 @@ def _compared(active: Deployment, release: Release) -> Difference | None:
 
 
 def check(operation: Operation, draft: Draft) -> None:
-    """Try what only the nodes can show: the network of a pair, and the memory of an in-place swap."""
+    """Try what only the nodes can show: the network of several ranks, and the memory of an in-place swap."""
     node_checks.require_network(operation.connected, draft.plan, operation.report)
     if draft.plan.mode is Mode.IN_PLACE:
         active = draft.state.journal.active

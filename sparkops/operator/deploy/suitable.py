@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import combinations
 
 from sparkops.config.fabric import FabricRules
 from sparkops.config.recipe import Recipe
-from sparkops.config.release import Rank, Release, recipe_named
+from sparkops.config.release import Release, recipe_named
 from sparkops.errors import NodesFailed, PlanRefused, SparkopsError
 from sparkops.names import Slot
+from sparkops.operator.deploy.groups import groups, placed
 from sparkops.operator.deploy.place import Place, Suitable
-from sparkops.operator.deploy.plan import DeployOptions, Plan, too_many_nodes
+from sparkops.operator.deploy.plan import DeployOptions, Plan
 from sparkops.operator.deploy.preconditions import Current, Observed, unsuitable
 from sparkops.swap.model import Mode
 
 
 def suitable(recipe: Recipe, observed: Mapping[str, Observed], rules: FabricRules) -> Suitable:
     """Return where a recipe fits on the observed nodes, without its image and weights."""
-    size = recipe.serve.tensor_parallel
-    if refusal := too_many_nodes(recipe):
-        return Suitable((), reasons=(str(refusal),))
+    size = recipe.serve.ranks
     release = Release(recipe, "")  # no image is looked for
     places, now, reasons = list[Place](), list[Place](), dict[str, None]()
-    for names in combinations(recipe.nodes or observed, size):
+    # What takes a node's memory now may end, so that its total counts.
+    asked = recipe.nodes or [*observed]
+    for names in groups({name: _total_gib(observed.get(name)) for name in asked}, size):
         option = _first(release, names, observed, rules)
         problems = [*_problems(option)] if option else [f"{' and '.join(names)}: not read"]
         reasons |= dict.fromkeys(map(str, problems))
         if option and not problems:
-            places.append(names)
-            now += [names] if all(site.remaining_gib(pool) >= 0 for site in option.sites for pool in site.pools) else []
-    if len(recipe.nodes or observed) < size:
-        reasons[f"{size} nodes needed, available: {', '.join(recipe.nodes or observed) or 'none'}"] = None
+            place = tuple(rank.node for rank in option.ranks)
+            places.append(place)
+            now += [place] if all(site.remaining_gib(pool) >= 0 for site in option.sites for pool in site.pools) else []
+    if len(asked) < size:
+        reasons[f"{size} nodes needed, available: {', '.join(asked) or 'none'}"] = None
     return Suitable(tuple(places), tuple(now), _running(recipe, observed), () if places else tuple(reasons))
 
 
@@ -39,9 +40,13 @@ def _first(release: Release, names: Place, observed: Mapping[str, Observed], rul
     """Return the plan of a first deploy on these nodes; None if one of them was not read."""
     if not all(name in observed for name in names):
         return None
-    ranks = tuple(Rank(release, Slot.BLUE, name, index) for index, name in enumerate(names))
-    nodes = {name: observed[name] for name in names}
+    ranks = placed(release, Slot.BLUE, {name: observed[name] for name in names})
+    nodes = {rank.node: observed[rank.node] for rank in ranks}
     return Plan(Mode.FIRST, ranks, nodes, Current(), DeployOptions(), rules)
+
+
+def _total_gib(node: Observed | None) -> float:
+    return node.host.memory_total_gib if node else 0.0
 
 
 def _problems(option: Plan) -> Iterator[SparkopsError]:

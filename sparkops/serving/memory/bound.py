@@ -47,7 +47,7 @@ def bound(
     engine = ENGINES[recipe.engine]
     if engine.cache_flag in recipe.serve.args:
         cache_gib = cache_bytes(recipe) / GIB
-        weights_gib = (recipe.model.size_gb or 0) * 1e9 / GIB / recipe.serve.tensor_parallel
+        weights_gib = (recipe.model.size_gb or 0) * 1e9 / GIB / recipe.serve.ranks
         weights = f" + {weights_gib:.1f} GiB of weights" if weights_gib else ""
         terms = f"{engine.cache_flag} {cache_gib:.1f} GiB{weights}{beside}"
         return Bound(cache_gib + weights_gib + host_gib, terms, engine.cache_flag)

@@ -58,7 +58,8 @@ def settings(recipe: Recipe) -> str:
     serve, share_flag = recipe.serve, ENGINES[recipe.engine].share_flag
     args = {name: value for name, value in serve.args.items() if name != share_flag}
     of = (recipe.image.requirement, recipe.model.id, recipe.model.revision, recipe.model.path)
-    text = json.dumps([*of, args, serve.env, serve.tensor_parallel], sort_keys=True)
+    stages = [serve.pipeline_parallel] if serve.pipeline_parallel > 1 else []
+    text = json.dumps([*of, args, serve.env, serve.tensor_parallel, *stages], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:SHORT]
 
 

@@ -1,4 +1,4 @@
-"""The other rank of a replica. As in vLLM with --nnodes, both connect before they load, and both end together."""
+"""The other ranks of a replica. As in vLLM with --nnodes, all connect before they load, and all end together."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ ALIVE = (
 Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def meet(arguments: Arguments) -> Link | None:
-    """Wait for the other rank and return the connection to it; None for a replica of one rank."""
+async def meet(arguments: Arguments) -> list[Link]:
+    """Wait for the other ranks and return the connections to them: rank 0 has one to each, the others have its own."""
     if "nnodes" not in arguments.flags:
-        return None
+        return []
     host, port = arguments.flags["master-addr"], int(arguments.flags["master-port"])
-    return await (_join(host, port) if arguments.headless else _gather(host, port))
+    if arguments.headless:
+        return [await _join(host, port)]
+    return await _gather(host, port, int(arguments.flags["nnodes"]) - 1)
 
 
 async def _join(host: str, port: int) -> Link:
@@ -35,20 +37,26 @@ async def _join(host: str, port: int) -> Link:
         await asyncio.sleep(PAUSE_S)
 
 
-async def _gather(host: str, port: int) -> Link:
+async def _gather(host: str, port: int, others: int) -> list[Link]:
     met: asyncio.Queue[Link] = asyncio.Queue()
     listening = await asyncio.start_server(lambda *link: met.put_nowait(link), host, port)
     try:
-        return await met.get()
+        return [await met.get() for _ in range(others)]
     finally:
         listening.close()
 
 
-async def watch(link: Link | None) -> None:
-    """End the process when the other rank has ended."""
-    if link:
+async def watch(links: list[Link]) -> None:
+    """End the process when another rank has ended."""
+    for _, writer in links:
         for option in ALIVE:
-            link[1].get_extra_info("socket").setsockopt(*option)
-        with suppress(OSError):
-            await link[0].read()
+            writer.get_extra_info("socket").setsockopt(*option)
+    if links:
+        ends = [asyncio.create_task(_ended(reader)) for reader, _ in links]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         die("because the other rank has ended")
+
+
+async def _ended(reader: asyncio.StreamReader) -> None:
+    with suppress(OSError):
+        await reader.read()

@@ -24,8 +24,9 @@ pytestmark = pytest.mark.local  # real shells read real files
 OWN = ("VLLM_HOST_IP",)
 
 
-def rank(index: int, executor: str = "ray") -> Rank:
-    serve: dict[str, Any] = {"port": 9100, "tensor_parallel": 2, "executor": executor, "args": {"max-model-len": 1024}}
+def rank(index: int, executor: str = "ray", stages: int = 1) -> Rank:
+    sizes = {"tensor_parallel": 2, "pipeline_parallel": stages}
+    serve: dict[str, Any] = {"port": 9100, **sizes, "executor": executor, "args": {"max-model-len": 1024}}
     release = Release(examples.recipe(serve=serve), examples.INPUTS)
     return Rank(release, Slot.GREEN, f"n{index + 1}", index, "g7")
 
@@ -35,8 +36,8 @@ def seat(index: int) -> Seat:
     return Seat(address, "10.0.0.1", {"VLLM_HOST_IP": address}, ("--device=/dev/infiniband",), OWN)
 
 
-def program(index: int, executor: str = "ray") -> RankProgram:
-    return ranks.program(rank(index, executor), "/models", seat(index))
+def program(index: int, executor: str = "ray", stages: int = 1) -> RankProgram:
+    return ranks.program(rank(index, executor, stages), "/models", seat(index))
 
 
 def test_with_mp_both_ranks_run_the_same_vllm_and_only_the_first_answers() -> None:
@@ -65,6 +66,14 @@ def test_with_ray_the_head_serves_and_the_worker_joins() -> None:
     assert worker.arguments[3:] == ("10.0.0.2", "9104", "10.0.0.1", "120", ray.START, ray.PORTS)
     assert head.options == worker.options == ("--init", "--device=/dev/infiniband")
     assert (head.env["VLLM_HOST_IP"], worker.env["VLLM_HOST_IP"]) == ("10.0.0.1", "10.0.0.2")
+
+
+def test_four_ranks_are_two_stages_of_two_with_either_launcher() -> None:
+    sizes = ("--tensor-parallel-size=2", "--pipeline-parallel-size=2")
+    last, head = program(3, "mp", 2).arguments, program(0, "ray", 2).arguments
+
+    assert last[-7:-2] == (*sizes, "--nnodes=4", "--node-rank=3", "--master-addr=10.0.0.1")
+    assert (last[-1], head[5], head[-3:-1]) == ("--headless", "4", sizes)
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -67,7 +67,7 @@ def test_the_recipes_of_a_service_are_listed_with_what_differs(sparkops: Sparkop
     head, first, of_first, second, differs = ran.out.splitlines()
     assert (ran.code, head.split("  ")[0]) == (0, "NAME")
     assert first.split()[:6] == ["tiny-qwen3-cpu-tp2", "tiny-tp2", "2", "3.5", "-", "unlocked"]
-    assert of_first == "  tiny-qwen3-cpu with serve.port=8010"  # of another service
+    assert of_first == "  tiny-qwen3-cpu with serve.port=8010, serve.executor=ray"  # of another service
     assert second.split()[0] == "tiny-qwen3-cpu-tp2-mp"
     assert differs == "  tiny-qwen3-cpu-tp2 with serve.executor=mp; without image.packages"
 

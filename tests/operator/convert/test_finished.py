@@ -141,7 +141,7 @@ def test_variables_of_a_fork_are_kept_and_dangerous_ones_are_not(tmp_path: Path)
 
 def test_packages_that_the_image_must_have_are_named_and_not_installed(tmp_path: Path) -> None:
     flags = "--load-format instanttensor -tp 2 --distributed-executor-backend ray"
-    conversion = of(tmp_path, flags)
+    conversion = of(tmp_path, flags, keys="recipe_version: '2'\n")
 
     assert conversion.data["image"] == {"use": IMAGE}
     assert [kept.reason.partition("==")[0] for kept in conversion.kept] == [
@@ -185,7 +185,8 @@ def test_a_flag_of_a_fork_is_kept_with_and_without_values(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("flags", "ways"),
     [
-        ("-tp 2 -pp 2 --attention-backend MY_FORK", 0),
+        ("-tp 3 --attention-backend MY_FORK", 0),
+        ("-tp 2 -pp 2 --attention-backend MY_FORK", 2),
         ("--attention-backend MY_FORK", 2),
         ("--attention-backend MY_FORK --chat-template none.jinja", 2),
         ("--max-num-seqs=many", 1),

@@ -35,7 +35,7 @@ def test_version_1_is_converted() -> None:
     assert data["serve"] == {
         "port": 9001,
         "tensor_parallel": 2,
-        "executor": "ray",
+        "executor": "mp",
         "args": {
             "gpu-memory-utilization": 0.8,
             "max-model-len": 4096,
@@ -54,6 +54,7 @@ def test_each_omission_has_its_line() -> None:
         (34, "{absent}"),
         (24, "mkdir -p /tmp/x &&"),
         (26, "host"),
+        (35, "distributed-executor-backend ray"),
         (33, "chat-template"),
         (34, "max-num-seqs"),
         (15, "env.ACME_TOKEN"),
@@ -178,13 +179,39 @@ def test_flags_have_the_values_that_vllm_would_see(line: str, flags: dict[str, A
     assert dict(command_lines.flags(command_lines.words(line))) == flags
 
 
-def test_more_than_two_nodes_are_imported_with_a_note(tmp_path: Path) -> None:
-    conversion = of(tmp_path, "model: a/b\nmin_nodes: 3\ncommand: vllm serve a/b -tp 3\n")
+@pytest.mark.parametrize(
+    ("line", "sizes"),
+    [
+        ("min_nodes: 4\ncommand: vllm serve a/b -tp 4", {"tensor_parallel": 4}),
+        ("max_nodes: 3\ncommand: vllm serve a/b -tp 1 -pp 3", {"pipeline_parallel": 3}),
+        ("command: vllm serve a/b -tp 2 -pp 2", {"tensor_parallel": 2, "pipeline_parallel": 2}),
+        ("defaults: {tensor_parallel: 8, pipeline_parallel: 2}", {"tensor_parallel": 8, "pipeline_parallel": 2}),
+    ],
+)
+def test_a_recipe_for_several_nodes_has_the_engine_s_own_launcher(
+    tmp_path: Path, line: str, sizes: dict[str, int]
+) -> None:
+    conversion = of(tmp_path, f"model: a/b\n{line}\n")
 
-    assert conversion.data["serve"]["tensor_parallel"] == 3
-    assert [(part.line, part.key, part.kind) for part in conversion.omissions] == [
-        (3, "tensor-parallel-size 3", "note")
-    ]
+    assert conversion.data["serve"] == {**sizes, "executor": "mp", "args": {}}
+    assert conversion.omissions == []
+
+
+@pytest.mark.parametrize(
+    ("version", "runtime", "executor"), [(2, "vllm-ray", "ray"), (2, "vllm-distributed", "mp"), (1, "vllm", "mp")]
+)
+def test_ray_is_kept_where_the_original_runs_with_it(tmp_path: Path, version: int, runtime: str, executor: str) -> None:
+    command = "vllm serve a/b -tp 4" + (" --distributed-executor-backend ray" if version == 1 else "")
+    conversion = of(tmp_path, f"recipe_version: {version}\nmodel: a/b\nruntime: {runtime}\ncommand: {command}\n")
+
+    assert conversion.data["serve"]["executor"] == executor
+
+
+def test_three_nodes_that_share_heads_are_pointed_to_stages_of_layers(tmp_path: Path) -> None:
+    (refusal,) = of(tmp_path, "model: a/b\ncommand: vllm serve a/b -tp 3\n").refusals
+
+    assert (refusal.line, refusal.key) == (2, "tensor-parallel-size 3")
+    assert "for 3 nodes set pipeline_parallel: 3" in refusal.reason
 
 
 LOST = {
@@ -230,9 +257,9 @@ def test_a_command_without_tensor_parallel_size_runs_on_one_node(tmp_path: Path)
 
 @pytest.mark.parametrize("flag", ["-tp", "--tensor-parallel-size"])
 def test_a_rejected_tensor_parallel_size_has_the_line_of_its_flag(tmp_path: Path, flag: str) -> None:
-    conversion = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag} 4\n")
+    conversion = of(tmp_path, f"model: a/b\ncommand: |\n  vllm serve a/b \\\n    {flag} 6\n")
 
-    assert [(part.line, part.key) for part in conversion.omissions] == [(4, "tensor-parallel-size 4")]
+    assert [(part.line, part.key) for part in conversion.omissions] == [(4, "tensor-parallel-size 6")]
 
 
 def test_doubled_braces_are_braces() -> None:

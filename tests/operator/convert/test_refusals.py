@@ -20,8 +20,9 @@ def command(line: str, version: int = 1) -> str:
 
 
 REFUSED = {
-    "vllm serve a/b -tp 65": "tensor-parallel-size 65: expected at most 64 nodes",
-    "vllm serve a/b -pp 2": "pipeline-parallel-size 2: only tensor parallelism splits a replica over nodes",
+    "vllm serve a/b -tp 65": "tensor-parallel-size 65: 65 x 1 nodes, expected at most 16",
+    "vllm serve a/b -tp 8 -pp 4": "pipeline-parallel-size 4: 8 x 4 nodes, expected at most 16",
+    "vllm serve a/b -pp 0": "pipeline-parallel-size: expected a whole number from 1",
     "vllm serve a/b --data-parallel-size 2": "data-parallel-size 2: not supported",
     "vllm serve a/b --gpu-memory-utilization-gb 200": "vLLM 0.32.0 has no flag --gpu-memory-utilization-gb",
     "vllm serve a/b --disable-log-requests": "vLLM 0.32.0 has no flag --disable-log-requests",

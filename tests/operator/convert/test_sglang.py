@@ -168,6 +168,8 @@ def test_each_form_of_a_start_is_read(tmp_path: Path, start: str) -> None:
 @pytest.mark.parametrize("flag", ["--tp 2", "--tp-size=2", "--tensor-parallel-size 2", "--tensor_parallel_size 2"])
 def test_each_name_of_the_number_of_ranks_is_read(tmp_path: Path, flag: str) -> None:
     assert of(tmp_path, flag).data["serve"] == {"tensor_parallel": 2, "executor": "mp", "args": {}}
+    stages = {"tensor_parallel": 2, "pipeline_parallel": 2, "executor": "mp", "args": {}}
+    assert of(tmp_path, f"{flag} --pp-size 2").data["serve"] == stages
 
 
 def test_the_variants_solo_and_cluster_are_there_too(tmp_path: Path) -> None:
@@ -203,8 +205,8 @@ WRONG = {
     "--mem-fraction .": "mem-fraction-static: expected a share of the memory above 0 and up to 1, got .",
     "--context-length many": "context-length: expected a number of tokens, got many",
     "--context-length 0": "context-length: expected a number of tokens, got 0",
-    "--tp 65": "tensor-parallel-size 65: expected at most 64 nodes",
-    "--pp 2": "pipeline-parallel-size 2: only tensor parallelism splits a replica over nodes",
+    "--tp 65": "tensor-parallel-size 65: 65 x 1 nodes, expected at most 16",
+    "--tp 8 --pp 4": "pipeline-parallel-size 4: 8 x 4 nodes, expected at most 16",
     "--dp-size 2": "data-parallel-size 2: not supported",
     "--tokenizer-path c/d": "tokenizer-path: c/d is a second repository",
     "--chat-template theirs.jinja": "chat-template: no node has the file theirs.jinja",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -147,17 +146,13 @@ def test_a_start_comes_from_stdin(tmp_path: Path) -> None:
     assert str(large.exception) == "stdin: larger than 1048576 bytes"
 
 
-def test_a_recipe_for_more_nodes_than_a_plan_takes_says_so_in_its_exit_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [1, 2, 4, 16])
+def test_a_start_over_several_nodes_is_imported(tmp_path: Path, ranks: int) -> None:
     file, output = tmp_path / "theirs.sh", tmp_path / "mine.yaml"
-    codes: dict[int, Any] = {}
-    for ranks in (1, 2, 3, 4):
-        file.write_text(f"{SERVE} -tp {ranks}\n")
-        ran = CliRunner().invoke(app, ["import", str(file), "-o", str(output)])
-        codes[ranks] = getattr(ran.exception, "exit_code", 0)
-        assert f"tensor_parallel: {ranks}" in output.read_text() or ranks == 1
-        output.unlink()
+    file.write_text(f"{SERVE} -tp {ranks}\n")
 
-    assert codes == {1: 0, 2: 0, 3: 5, 4: 5}
+    assert CliRunner().invoke(app, ["import", str(file), "-o", str(output)]).exit_code == 0
+    assert f"tensor_parallel: {ranks}" in output.read_text() or ranks == 1
 
 
 UNNAMED = {

@@ -53,7 +53,7 @@ variants:
         extra_env: {NCCL_DEBUG: WARN, NCCL_SOCKET_IFNAME: $IFACE_NAME}
       b200:
         extra_args: ["--max-num-seqs", "512"]
-  huge: {precision: bf16, vram_minimum_gb: 300}
+  huge: {precision: bf16, vram_minimum_gb: 2100}
   other: {precision: fp8, vram_minimum_gb: 20, supported_hardware: [h200]}
   hopper: {precision: fp8, vram_minimum_gb: 20, precision_hardware: {generation: hopper}}
 compatible_strategies: [single_node_tp, multi_node_tp, multi_node_dep]
@@ -117,6 +117,12 @@ def test_a_variant_for_two_nodes_has_two_ranks_and_the_flags_of_its_strategy(tmp
     assert "features.draft" in [part.key for part in conversion.omissions]
 
 
+def test_a_larger_variant_has_the_fewest_nodes_that_hold_it(tmp_path: Path) -> None:
+    conversion = of(tmp_path, "default", RECIPE.replace("vram_minimum_gb: 200", "vram_minimum_gb: 700"))
+
+    assert (conversion.data["serve"]["tensor_parallel"], conversion.data["serve"]["executor"]) == (8, "mp")
+
+
 def test_another_image_takes_the_place_of_the_original_s(tmp_path: Path) -> None:
     assert of(tmp_path, "small", use="b/c:1").data["image"] == {"use": "b/c:1"}
 
@@ -135,7 +141,7 @@ def test_without_a_known_variant_the_error_lists_those_that_fit(tmp_path: Path, 
 
 
 def test_the_only_variant_needs_no_choice(tmp_path: Path) -> None:
-    text = RECIPE.replace("vram_minimum_gb: 200", "vram_minimum_gb: 400")
+    text = RECIPE.replace("vram_minimum_gb: 200", "vram_minimum_gb: 4000")
 
     assert originals.of(tmp_path, text, IMPORTED).data["model"]["id"] == "a/Model-NVFP4"
 

@@ -195,14 +195,3 @@ def test_a_missing_model_directory_is_refused_before_anything_is_built(provided:
 
     assert reasons(error) == ["  first on n1: the model directory /srv/models does not exist"]
     assert error.next_step == "On n1: sudo install -d -o 1000 -g 1001 /srv/models"
-
-
-@pytest.mark.parametrize(("size", "why"), [(3, "; three ranks cannot share"), (4, "a replica runs on at most 2 nodes")])
-def test_a_replica_on_more_than_two_nodes_is_refused_whatever_the_fleet_has(size: int, why: str) -> None:
-    wide = release(serve={"tensor_parallel": size})
-    nodes = {f"n{number}": on(90) for number in range(8)}
-    with pytest.raises(PlanRefused) as refused:
-        make_plan(wide, nodes, Current(), DeployOptions(), FabricRules())
-
-    assert f"serve.tensor_parallel is {size}" in str(refused.value)
-    assert why in str(refused.value)

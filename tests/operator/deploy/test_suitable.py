@@ -102,9 +102,9 @@ def test_a_pair_whose_network_is_refused_or_unknown_fits_nowhere() -> None:
     assert UNREAD in unknown
 
 
-def test_more_nodes_than_sparkops_joins_are_refused() -> None:
-    four = of(serve={"tensor_parallel": 4, "executor": "mp"})
+def test_a_replica_of_four_fits_on_four_nodes_of_one_network() -> None:
+    four = of(serve={"tensor_parallel": 2, "pipeline_parallel": 2, "executor": "mp"})
     nodes = {f"n{number}": joined(number, 90) for number in range(1, 5)}
 
-    [reason] = suitable(four, nodes, TCP).reasons
-    assert reason == "q: serve.tensor_parallel is 4: a replica runs on at most 2 nodes"
+    assert suitable(four, nodes, TCP).now == (("n1", "n2", "n3", "n4"),)
+    assert fits(four, n1=joined(1, 90)) == Suitable((), reasons=("4 nodes needed, available: n1",))

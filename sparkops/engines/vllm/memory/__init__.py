@@ -6,14 +6,15 @@ from functools import partial
 
 from sparkops.engines.needs import Calculator, Needs, Served, Weights
 from sparkops.engines.vllm.memory import arguments, cache, overhead
-from sparkops.engines.vllm.memory.shape import parse
+from sparkops.engines.vllm.memory.shape import parse, stage
 from sparkops.engines.vllm.memory.weights import rank_gib
 from sparkops.units import GIB
 
 
 def needs(served: Served, weights: Weights, total_gib: float) -> Needs:
-    """Return what one rank needs. Raises ValueError for an unsupported model or argument."""
-    shape = parse(weights.config)
+    """Return what the largest rank needs. Raises ValueError for an unsupported model or argument."""
+    model = parse(weights.config)
+    shape, share = stage(model, served.stages)
     args = arguments.read(served, shape, total_gib)
     drafts = args.serving.draft_tokens > 0
     cpu = served.cpu
@@ -21,7 +22,7 @@ def needs(served: Served, weights: Weights, total_gib: float) -> Needs:
     return Needs(
         layers=cache.kinds((*shape.layers, *(shape.drafts if drafts else ()))),
         layout=cache.layout(shape, args.serving),
-        weights_gib=rank_gib(weights.tensors, served.ranks, shape.kv_heads, drafts=drafts) + rope_gib,
+        weights_gib=rank_gib(weights.tensors, served.ranks, shape.kv_heads, drafts=drafts, share=share) + rope_gib,
         terms=() if cpu else overhead.terms(shape, args.serving, args.requests, args.graphs, v2=args.v2),
         least_gib=0.0 if cpu else overhead.least_gib(shape, args.serving, args.requests),
         graphs_counted=args.graphs_counted,

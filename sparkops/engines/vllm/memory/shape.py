@@ -7,8 +7,8 @@ The keys are those of the configuration classes of Transformers 5.5.3; the cache
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import lcm
+from dataclasses import dataclass, replace
+from math import ceil, lcm
 from typing import Any
 
 UNSUPPORTED = ("compress_ratios", "index_topk", "indexer_head_dim", "attention_chunk_size", "is_encoder_decoder")
@@ -105,6 +105,18 @@ def parse(config: Mapping[str, Any]) -> Shape:
         architectures=tuple(config.get("architectures") or ()),
         scaled="model_max_length" in {*text, *config} or _has_factor(_first(text, "rope_parameters", "rope_scaling")),
     )
+
+
+def stage(shape: Shape, stages: int) -> tuple[Shape, float]:
+    """Return the model as its stage with most attention has it, and the share of the layers there.
+
+    No stage has more than the ceiling of layers / stages, in their order (get_pp_indices in vllm/distributed/utils.py
+    of 0.33.0).
+    """
+    size = ceil(len(shape.layers) / stages)
+    parts = [shape.layers[first : first + size] for first in range(0, len(shape.layers), size)]
+    most = max(parts, key=lambda part: sum(isinstance(layer, Attention) for layer in part))
+    return replace(shape, layers=most), size / len(shape.layers)
 
 
 def _has_factor(rope: Any) -> bool:

@@ -126,7 +126,7 @@ def of(recipe: Recipe, script: bytes) -> Arguments | None:
 
 def command_lines(recipe: Recipe) -> list[list[str]]:
     """Return the arguments of the engine's program on each rank that starts it; in a Ray cluster that is rank 0."""
-    size, program = recipe.serve.tensor_parallel, ENGINES[recipe.engine].program
+    size, program = recipe.serve.ranks, ENGINES[recipe.engine].program
     starting = range(size if recipe.serve.executor == "mp" else 1)
     release = Release(recipe, "0" * 64)
     lines = []

@@ -170,7 +170,8 @@ def fit(recipe: Recipe, description: Description, room: Room, measured: Measured
 def served(recipe: Recipe) -> Served:
     """Return what a recipe tells its engine."""
     serve = recipe.serve
-    return Served(serve.args, serve.env, serve.tensor_parallel, recipe.image.requirement, recipe.backend == "cpu")
+    release, cpu, stages = recipe.image.requirement, recipe.backend == "cpu", serve.pipeline_parallel
+    return Served(serve.args, serve.env, serve.tensor_parallel, release, cpu, stages)
 
 
 def _measured(measured: Measured, room: Room, *, graphs_counted: bool) -> tuple[Term, ...]:

@@ -101,11 +101,11 @@ def equipment(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Findi
 
 def paths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
     """Yield checks that small and large packets pass over each link, in both directions between neighbours."""
-    for link in fabric.links:
-        for one, two in zip(link.ends, link.ends[1:], strict=False):
-            for here, far in ((one, two), (two, one)):
-                if "ping" in facts[here.node].tools:
-                    yield _path(link, here, far)
+    for link in fabric.hops:
+        one, two = link.ends
+        for here, far in ((one, two), (two, one)):
+            if "ping" in facts[here.node].tools:
+                yield _path(link, here, far)
 
 
 def _path(link: Link, here: End, far: End) -> Check:
@@ -138,14 +138,19 @@ def why(error: SparkopsError) -> str:
 
 
 def bandwidths(fabric: Fabric, facts: Mapping[str, NodeFabric]) -> Iterator[Check]:
-    """Yield runs of ib_write_bw over all links of the first two nodes at once, if both can run it."""
-    nodes = [facts[node] for node in list(fabric.ranks)[:2]]
+    """Yield runs of ib_write_bw over all links at once, if all nodes can run it.
+
+    Each node sends to the one before it and receives from the one after it, so that no half of a port does either
+    twice.
+    """
+    nodes = [facts[node] for node in fabric.ranks]
     equipped = all("ib_write_bw" in node.tools for node in nodes)
     may_lock = all(node.memlock_kib is None or node.memlock_kib >= PERFTEST_KIB for node in nodes)
     if fabric.transport is not Transport.ROCE or not equipped or not may_lock:
         return
-    for number, link in enumerate(fabric.links):
-        here, far = link.ends[:2]
+    numbers = {link.subnet: number for number, link in enumerate(fabric.links)}
+    for link in fabric.hops:
+        (here, far), number = link.ends, numbers[link.subnet]
         title = f"bandwidth over {link.subnet}"
         wait = commands.bandwidth_server(_perftest(here, number))
         call = commands.bandwidth_client(_perftest(far, number), str(here.address.ip))

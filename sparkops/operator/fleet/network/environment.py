@@ -50,6 +50,28 @@ def roce(ends: Sequence[End]) -> dict[str, str]:
     }
 
 
+def ring(ends: Sequence[End], meeting: End, *, size: int, halves: bool) -> dict[str, str]:
+    """Return the environment of a rank whose ports `ends` lead to different nodes: `size` nodes cabled in a ring.
+
+    The ranks meet, and all TCP runs, on the network of `meeting`. `halves`: each cable has a subnet for each half of
+    its ports. NCCL then selects the port by the subnet of the other end, with both halves apart; with one subnet a
+    cable only a merged device has a port on it. A tree would need links between nodes that are not neighbours.
+
+    Sources: docs/NETWORKING.md and cluster_topology.py of eugr/spark-vllm-docker at 10fa84e and a10c3f7, run there on
+    three and four Sparks; one subnet a cable: tonyd2wild/GLM-5.3-Int4-Int8Mix-TP4-4x-DGX-Spark#2.
+    """
+    by_port = sorted(ends, key=lambda end: (end.device.slot, end.device.pci) if end.device else ("", ""))
+    return {
+        **roce(by_port),
+        **_sockets(meeting),
+        "UCX_NET_DEVICES": meeting.interface.name,
+        "NCCL_NET_PLUGIN": "none",
+        "NCCL_IB_SUBNET_AWARE_ROUTING": "1",
+        "NCCL_IB_MERGE_NICS": "0" if halves else "1",
+        **({"NCCL_ALGO": "Ring"} if size > 3 else {}),  # any three of a ring are neighbours
+    }
+
+
 def tcp(end: End) -> dict[str, str]:
     """Return the environment of a rank without RoCE."""
     network = {"NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "UCX_NET_DEVICES": end.interface.name}

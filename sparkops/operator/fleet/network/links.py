@@ -102,6 +102,14 @@ def tcp_ports(node: str, facts: NodeFabric, config: NodeConfig) -> Iterator[End]
             yield from (End(node, interface, address) for address in _global(interface.addresses))
 
 
+def lan_ports(facts: Mapping[str, NodeFabric], configs: Mapping[str, NodeConfig]) -> Iterator[End]:
+    """Yield the ports on which the ranks of a ring may meet: all, or those without RDMA that the inventory names."""
+    for node, known in facts.items():
+        config = configs[node]
+        plain = [port for port in config.fabric if port.device is None] if isinstance(config.fabric, list) else []
+        yield from tcp_ports(node, known, config.model_copy(update={"fabric": plain or "auto"}))
+
+
 def half_ports(
     node: str, facts: NodeFabric, used: Collection[str], subnets: Collection[IPv4Network]
 ) -> Iterator[Finding]:
@@ -218,7 +226,7 @@ def _wrong(node: str, problem: str) -> Finding:
 
 @dataclass(frozen=True)
 class Link:
-    """One subnet with a port of every node. `ends` has one for each node, in the nodes' order."""
+    """One subnet with a port of several nodes. `ends` has one for each of them, in the nodes' order."""
 
     subnet: IPv4Network
     ends: tuple[End, ...]
@@ -226,6 +234,10 @@ class Link:
     @property
     def nodes(self) -> tuple[str, ...]:
         return tuple(end.node for end in self.ends)
+
+    def end(self, node: str) -> End | None:
+        """Return the port of a node; None if the subnet is none of its."""
+        return next((end for end in self.ends if end.node == node), None)
 
     @property
     def mtu(self) -> int:
@@ -247,17 +259,22 @@ class Link:
 
 
 def find(ends: Iterable[End], nodes: Sequence[str]) -> tuple[Link, ...]:
-    """Return a link for each subnet with a port of every node, unless all are down. A port is in one link only."""
+    """Return a link for each subnet with a port of every node, unless all are down. A port is in one link only.
+
+    Where no subnet has a port of every node, those with ports of some: the cables of a ring.
+    """
     by_subnet: dict[IPv4Network, dict[str, End]] = {}
     for end in sorted(ends, key=lambda end: not end.up):
         by_subnet.setdefault(end.subnet, {}).setdefault(end.node, end)
     links: list[Link] = []
     taken: set[tuple[str, str]] = set()
+    most = max(map(len, by_subnet.values()), default=0)
     for subnet, by_node in sorted(by_subnet.items()):
         ports = {(end.node, end.device.name if end.device else end.interface.name) for end in by_node.values()}
         usable = any(end.up or end.named for end in by_node.values())
-        if set(by_node) == set(nodes) and usable and not ports & taken:
-            links.append(Link(subnet, tuple(by_node[node] for node in nodes)))
+        joins = len(by_node) == len(nodes) or (len(by_node) > 1 and most < len(nodes))
+        if joins and usable and not ports & taken:
+            links.append(Link(subnet, tuple(by_node[node] for node in nodes if node in by_node)))
             taken |= ports
     return tuple(links)
 
@@ -381,6 +398,20 @@ def crossed(links: Sequence[Link]) -> Iterator[Finding]:
             problem = f"its devices are in {listed(order)}, in this order; those of the first node in {listed(first)}"
             step = "If NCCL times out in ibv_modify_qp: use the same ports on all nodes, or swap the addresses of two."
             yield CROSSED.at(node, problem, step)
+
+
+def same_ports(links: Sequence[Link]) -> Iterator[Finding]:
+    """Yield the cables of a ring that join ports of the same number.
+
+    Source: docs/NETWORKING.md of eugr/spark-vllm-docker, where port 0 of each Spark leads to port 1 of the next one.
+    """
+    cables = {link.nodes: link for link in reversed(links)}
+    for nodes, link in reversed(cables.items()):
+        numbers = [end.device.slot.rpartition(".")[2] for end in link.ends if end.device]
+        if numbers[1:] and len({*numbers}) == 1:
+            problem = f"the cable {link} joins port {numbers[0]} to port {numbers[0]}, expected port 0 to port 1"
+            step = f"If NCCL times out in ibv_modify_qp: move the cable between {listed(nodes)} at one end."
+            yield CROSSED.at(nodes[-1], problem, step)
 
 
 def _sorted(links: Sequence[Link], node: str) -> list[Link]:

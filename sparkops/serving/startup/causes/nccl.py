@@ -292,8 +292,7 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"Bootstrap Root ?: mismatch in info from procs|Bootstrap Root ?: mismatch in rank count",
         "the ranks were started with different numbers of ranks",
-        "Leave nnodes, tensor-parallel-size and pipeline-parallel-size out of serve.args, or give all nodes the same "
-        "values; `sparkops deploy` starts all ranks of a release anew.",
+        "`sparkops deploy` starts all ranks of a release anew, with the same numbers.",
         source="nccl src/bootstrap.cc",
     ),
     Cause(
@@ -306,8 +305,8 @@ CAUSES: tuple[Cause, ...] = (
         r"Duplicate GPU detected : rank \d{1,9} and rank \d{1,9} both on|"
         r"Multiple Ranks are using the same GPU/Partition",
         "two ranks were started on the same GPU: a Spark has one, and takes one rank",
-        "Set serve.tensor_parallel to the number of nodes, and leave tensor-parallel-size, pipeline-parallel-size and "
-        "data-parallel-size out of serve.args.",
+        "Set serve.tensor_parallel x serve.pipeline_parallel to the number of nodes, and leave data-parallel-size out "
+        "of serve.args.",
         source="nccl src/init.cc",
     ),
     Cause(
@@ -516,8 +515,8 @@ CAUSES: tuple[Cause, ...] = (
     Cause(
         r"NCCL error[^\n]{0,256}invalid usage",
         "two ranks were started on the same GPU: a Spark has one, and takes one rank",
-        "Set serve.tensor_parallel to the number of nodes, and leave tensor-parallel-size, pipeline-parallel-size and "
-        "data-parallel-size out of serve.args.",
+        "Set serve.tensor_parallel x serve.pipeline_parallel to the number of nodes, and leave data-parallel-size out "
+        "of serve.args.",
         source="torch/csrc/distributed/c10d/NCCLUtils.cpp",
         beside=r"Duplicate GPU detected|Multiple Ranks are using the same GPU",
     ),
