@@ -25,6 +25,7 @@ from tests.operator.deploy.memory.configs import MID, TINY
 from tests.operator.deploy.memory.tensors import BF16, tensors
 
 GIB = 2**30
+THREE = ("serve.pipeline_parallel=3", "serve.executor=mp")
 WEIGHTS = {"model.layers.*.mlp.up_proj.weight": 20 * GIB}
 ROPE_GIB = parse(MID).rope_elements * 2 / GIB
 
@@ -255,6 +256,15 @@ def test_two_ranks_share_the_weights() -> None:
     one, two = predicted(shipped("122b-autoround"), autoround()), predicted(shipped("122b-autoround-tp2"), autoround())
 
     assert two.weights_gib == pytest.approx(one.weights_gib / 2, rel=0.01)
+
+
+def test_a_stage_of_three_has_a_third_of_the_layers_and_of_the_cache_of_a_request() -> None:
+    whole, staged = (shipped("122b-autoround", *changes) for changes in ((), THREE))
+    one, three = predicted(whole, autoround()), predicted(staged, autoround())
+
+    layers_gib = sum(size for name, size in autoround().items() if ".layers.*." in name) / GIB
+    assert three.weights_gib == pytest.approx(one.weights_gib - layers_gib * 2 / 3, rel=0.01)
+    assert three.layout.request_gib == pytest.approx(one.layout.request_gib / 3, rel=0.1)
 
 
 def test_the_report_begins_with_the_verdict() -> None:
