@@ -21,7 +21,7 @@ from sparkops.config.serve import MOST_RANKS, MemorySettings, Serve
 from sparkops.config.smoke import Smoke
 from sparkops.config.startup import Startup
 from sparkops.engines import DEFAULT, ENGINES, EngineName
-from sparkops.swap.model import Limits
+from sparkops.swap.model import MAX_REPLICAS, Limits
 
 LIMITS = Limits()
 USED_BACKEND = "cu130"
@@ -53,6 +53,8 @@ class SwapSettings(Section):
     """Seconds that the new release is checked under traffic before it is promoted."""
     stall_s: Positive = 30.0
     """During the bake, fail a release with a pending request and no engine step for this many seconds."""
+    min_serving: Annotated[int, Field(ge=0, le=MAX_REPLICAS)] = LIMITS.min_serving
+    """Replicas that serve while others are replaced; 0: all but one."""
     drain_s: NotNegative = LIMITS.drain_s
     """Seconds that open requests of the old release get to finish; the remaining ones are cut and counted."""
     hold_s: Annotated[float, Field(ge=0, le=3000, allow_inf_nan=False)] = LIMITS.hold_s

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from sparkops.config.fields import EnvName, Flag, FlagValue, Line, ModelName, Positive, Section, Text, Value
+from sparkops.swap.model import MAX_REPLICAS
 
 Task = Literal["chat", "embedding", "rerank"]
 MOST_RANKS = 16
@@ -37,6 +38,9 @@ class Serve(Section):
     pipeline_parallel: Annotated[int, Field(ge=1, le=MOST_RANKS)] = 1
     """Stages of consecutive layers, each on `tensor_parallel` nodes, so that a replica has the product of both, at most
     16."""
+    replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] | Literal["all"] = 1
+    """Copies of the service behind its address, each on nodes of its own: up to 16, or `all` that the nodes have room
+    for. The gateway sends a request to the one with the fewest in progress. Makes no other release."""
     executor: Literal["ray", "mp"] = "mp"
     """Launcher of a replica on several nodes: the engine's own (`mp`) or a Ray cluster (`ray`)."""
     shm_gib: Positive = 16.0

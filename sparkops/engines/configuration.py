@@ -186,8 +186,7 @@ PARALLEL: tuple[Cause, ...] = (
         r"^(?:AssertionError: )?(\d{1,9}) is not divisible by (\d{1,9})$",
         "a size of the model, {0} (its heads or the width of a layer), is no multiple of {1}, most likely the "
         "number of ranks that it is split over (tensor parallel)",
-        "Set serve.tensor_parallel (and nodes) to a divisor of {0}, or split by layers: "
-        "serve.pipeline_parallel.",
+        "Set serve.tensor_parallel (and nodes) to a divisor of {0}, or split by layers: serve.pipeline_parallel.",
         source="vllm/distributed/utils.py",
     ),
     Cause(

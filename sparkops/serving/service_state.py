@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from sparkops.config.release import release_of_container
 from sparkops.errors import PlanRefused
 from sparkops.swap import intents, wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
@@ -117,13 +118,20 @@ def joins(state: ServiceState, release: str, nodes: Collection[str] = ()) -> boo
     return state.swap is not None and not state.swap.reverting and _is_on(state.swap.target, release, nodes)
 
 
-def serves(state: ServiceState, release: str, nodes: Collection[str] = ()) -> bool:
+def serves(
+    state: ServiceState, release: str, nodes: Collection[str] = (), replicas: int | Literal["all"] | None = None
+) -> bool:
     """Return whether a release is active on some of `nodes`, without a swap: then a deploy of it there changes nothing.
 
-    No nodes: anywhere. On others it is to move: its release is the same, its place is not.
+    No nodes: anywhere. On others it is to move: its release is the same, its place is not. `replicas`: how many copies
+    it is to have; of `all` only a plan knows.
     """
     active = state.journal.active
-    return state.swap is None and active is not None and _is_on(active, release, nodes) and not state.fails
+    if state.swap is not None or active is None or state.fails or not _is_on(active, release, nodes):
+        return False
+    names = {release_of_container(rank.container) for rank in active.heads}
+    complete = len(active.replicas) == 1 or names == {release}
+    return complete and replicas in (None, len(active.replicas))
 
 
 def _is_on(deployed: Deployment, release: str, nodes: Collection[str]) -> bool:

@@ -10,12 +10,15 @@ from sparkops.swap.model import Deployment, Replica
 def next_step(active: Deployment, goal: Deployment) -> Deployment:
     """Return the deployment after the next step from `active` to `goal`, which has the same slot.
 
-    A step brings as many new replicas as may be missing at once, or one, and takes away those on their nodes. Replicas
-    whose nodes nothing else needs go last, so that no step has fewer than it must. The result has the order of `goal`.
+    A step brings as many new replicas as may be missing at once, or one, and takes away those on their nodes. First are
+    those on nodes of their own, and replicas whose nodes nothing else needs go last, so that no step has fewer than it
+    must. The result has the order of `goal`.
     """
     going = [replica for replica in active.replicas if replica not in goal.replicas]
     coming = [replica for replica in goal.replicas if replica not in active.replicas]
     at_once = max(len(active.replicas) - goal.limits.min_serving, 1) if goal.limits.min_serving else 1
+    nodes_before = {rank.node for replica in going for rank in replica.ranks}
+    coming.sort(key=lambda replica: not nodes_before.isdisjoint(rank.node for rank in replica.ranks))
     added, gone = list[Replica](), going if not coming else []
     for replica in coming:
         nodes = {rank.node for rank in replica.ranks}

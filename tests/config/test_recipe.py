@@ -74,6 +74,7 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
         "allow": [],
         "tensor_parallel": 1,
         "pipeline_parallel": 1,
+        "replicas": 1,
         "executor": "mp",
         "shm_gib": 16.0,
         "stop_grace_s": 60,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from json import dumps
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ from sparkops.operator.cli.options import (
     MODE,
     NODES,
     RECIPE,
+    REPLICAS,
     SET,
     TOKEN_FILE,
     WAIT,
@@ -125,6 +126,7 @@ def plan(
     blue_green: BLUE_GREEN = True,
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
+    replicas: REPLICAS = None,
     wait: WAIT = 0.0,
     set_: SET = None,
     json: JSON = False,
@@ -137,7 +139,8 @@ def plan(
 
     Example: sparkops plan 122b-autoround
     """
-    deploy(context, recipe, node, blue_green, mode, allow_downtime, wait=wait, set_=set_, dry_run=True, json=json)
+    options: dict[str, Any] = {"replicas": replicas, "wait": wait, "set_": set_, "json": json}
+    deploy(context, recipe, node, blue_green, mode, allow_downtime, dry_run=True, **options)
 
 
 def deploy(
@@ -148,6 +151,7 @@ def deploy(
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
     no_promote: Annotated[bool, typer.Option("--no-promote", help="Wait after the switch until `promote`")] = False,
+    replicas: REPLICAS = None,
     wait: WAIT = 0.0,
     set_: SET = None,
     without: WITHOUT = None,
@@ -170,7 +174,9 @@ def deploy(
     fleet = load_fleet(context.obj)
     loaded = load_recipe(recipe, fleet, set_ or ())
     release = Release(loaded, make_order(loaded, fleet).context.digest)
-    choices = plan_options(fleet, node, mode, without, allow_downtime=allow_downtime, promote=not no_promote)
+    choices = plan_options(
+        fleet, node, mode, without, allow_downtime=allow_downtime, promote=not no_promote, replicas=replicas
+    )
     if dry_run:
         options = Options(wait, json)
         _show_swap(fleet, release, choices, options, apply_gateway=apply_gateway, verbose=context.obj.verbose)
@@ -185,6 +191,7 @@ def up(
     node: NODES = None,
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
+    replicas: REPLICAS = None,
     token_file: TOKEN_FILE = None,
     endpoint: ENDPOINT = "",
     wait: WAIT = 0.0,
@@ -207,7 +214,8 @@ def up(
     order, source = make_order(loaded, fleet), make_hub(fleet, token_file, endpoint)
     names = tuple(node or loaded.nodes or fleet.nodes)
     release = Release(loaded, order.context.digest)
-    choices = replace(plan_options(fleet, node, mode, allow_downtime=allow_downtime), provided=frozenset(names))
+    choices = plan_options(fleet, node, mode, allow_downtime=allow_downtime, replicas=replicas)
+    choices = replace(choices, provided=frozenset(names))
     with leading_guard(fleet, wait) as (operation, leader):
         planned = sending.foresee(operation, leader, release, choices)
     with connect(fleet, names) as connected, progress() as report:
@@ -226,6 +234,7 @@ def up(
             node,
             mode=mode,
             allow_downtime=allow_downtime,
+            replicas=replicas,
             wait=wait,
             set_=set_,
             detach=detach,

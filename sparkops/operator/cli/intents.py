@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from sparkops.config.inventory import Fleet
 from sparkops.errors import InPlaceFailed, NeedsOperator, PlanRefused, SparkopsError, UsageError
@@ -25,7 +26,7 @@ from sparkops.operator.fleet.guards.leader import Leader, leading
 from sparkops.serving.service_state import ways_out
 from sparkops.serving.startup.durations import spell
 from sparkops.swap.events import DONE
-from sparkops.swap.model import Mode
+from sparkops.swap.model import MAX_REPLICAS, Mode
 from sparkops.swap.orders import traffic
 from sparkops.swap.trouble import NEXT
 
@@ -54,15 +55,25 @@ def plan_options(
     *,
     allow_downtime: bool,
     promote: bool = True,
+    replicas: str | None = None,
 ) -> DeployOptions:
-    """Return the options of the plan. Raises UsageError for an unknown mode or node."""
-    modes = [mode.value for mode in (Mode.BESIDE, Mode.ACROSS, Mode.IN_PLACE)]
+    """Return the options of the plan. Raises UsageError for an unknown mode or node, or another number of replicas."""
+    modes = [mode.value for mode in (Mode.BESIDE, Mode.ACROSS, Mode.ROLLING, Mode.IN_PLACE)]
     if mode is not None and mode not in modes:
         raise UsageError(f"--mode: unknown mode {mode}, expected one of: {', '.join(modes)}")
     for name in (*(nodes or ()), *(without or ())):
         fleet.node(name)
     known = Mode(mode) if mode else None
-    return DeployOptions(tuple(nodes or ()), known, allow_downtime, promote, frozenset(without or ()))
+    chosen = DeployOptions(tuple(nodes or ()), known, allow_downtime, promote, frozenset(without or ()))
+    return replace(chosen, replicas=_replicas(replicas))
+
+
+def _replicas(text: str | None) -> int | Literal["all"] | None:
+    if text is None or text == "all":
+        return "all" if text else None
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_REPLICAS:
+        raise UsageError(f"--replicas: expected a number from 1 to {MAX_REPLICAS}, or all; got {text!r}")
+    return int(text)
 
 
 @contextmanager

@@ -74,6 +74,7 @@ MODE = Annotated[
 BLUE_GREEN = Annotated[
     bool, typer.Option("--blue-green", show_default=False, help="Swap behind the gateway; every deploy does")
 ]
+REPLICAS = Annotated[str | None, typer.Option("--replicas", metavar="N", help="Run N copies of it, or `all` that fit")]
 ALLOW_DOWNTIME = Annotated[bool, typer.Option("--allow-downtime", help="Allow downtime if no other mode fits")]
 WAIT = Annotated[
     float,

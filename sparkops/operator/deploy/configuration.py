@@ -54,6 +54,8 @@ def check(connected: Connected, plan: Plan, script: bytes, report: OnEvent) -> C
     One that has been accepted for this image, these arguments and these files is not asked again. Raises NotReady
     where the engine refuses: it would end at its start.
     """
+    if not plan.ranks:
+        return None
     rank, recipe = plan.ranks[0], plan.release.recipe
     node, asked = plan.nodes[rank.node], arguments.of(recipe, script)
     if asked is None or node.image is None or own(rank, node):

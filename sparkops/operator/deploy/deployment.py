@@ -31,11 +31,19 @@ def deployment(
     `addresses`: where the leader reaches each node. `token`: digest of the token of a Ray cluster. `start_s`: predicted
     time of its start; 0: unknown. Raises NotReady for a node without the image.
     """
-    network = plan.network
-    specs = [_spec(rank, plan.nodes[rank.node], network, addresses[rank.node]) for rank in plan.ranks]
+    networks = plan.networks or (None,) * len(plan.replicas)
+    starts = [
+        _replica(plan, ranks, network, addresses, token) for ranks, network in zip(plan.replicas, networks, strict=True)
+    ]
+    return Deployment(plan.release.id, plan.slot, (*plan.stays, *starts), limits(plan.release.recipe, start_s))
+
+
+def _replica(
+    plan: Plan, ranks: tuple[Rank, ...], network: Fabric | None, addresses: Mapping[str, str], token: str
+) -> Replica:
+    specs = [_spec(rank, plan.nodes[rank.node], network, addresses[rank.node]) for rank in ranks]
     specs = [spec.model_copy(update={"token": token}) if spec.ray else spec for spec in specs]
-    ranks = tuple(engine_spec.rank_spec(spec, rank.node) for spec, rank in zip(specs, plan.ranks, strict=True))
-    return Deployment(plan.release.id, plan.rank.slot, (Replica(ranks),), limits(plan.release.recipe, start_s))
+    return Replica(tuple(engine_spec.rank_spec(spec, rank.node) for spec, rank in zip(specs, ranks, strict=True)))
 
 
 def limits(recipe: Recipe, start_s: float = 0.0) -> Limits:
@@ -52,6 +60,7 @@ def limits(recipe: Recipe, start_s: float = 0.0) -> Limits:
         hold_s=swap.hold_s,
         hold_max=swap.hold_max,
         start_s=round(start_s, 1) if waits else 0.0,
+        min_serving=swap.min_serving,
     )
 
 
@@ -107,9 +116,9 @@ def kept_release(deployed: Deployment, service: str) -> Release:
         raise PlanRefused(problem, next_step=step) from None
 
 
-def token_ranks(deployed: Deployment) -> tuple[RankSpec, ...]:
-    """Return the ranks whose guards need the token of the replica's Ray cluster; none without Ray."""
-    return tuple(rank for rank in deployed.ranks if engine_spec.of(rank).ray)
+def token_ranks(deployed: Deployment, digest: str) -> tuple[RankSpec, ...]:
+    """Return the ranks whose guards need the token of this digest for their Ray cluster; none without Ray."""
+    return tuple(rank for rank in deployed.ranks if engine_spec.of(rank).ray and engine_spec.of(rank).token == digest)
 
 
 def new_id() -> str:

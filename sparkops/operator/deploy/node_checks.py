@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sparkops.command import Command
 from sparkops.config.recipe import Recipe
+from sparkops.config.release import Rank
 from sparkops.errors import CommandFailed, ConnectionLost, NotReady
 from sparkops.node import host
 from sparkops.node.host import HostFacts
@@ -31,23 +32,25 @@ def require_network(connected: Connected, plan: Plan, report: OnEvent) -> None:
 
     Raises PlanRefused or NodesFailed.
     """
-    if (network := plan.network) and not _runs(plan):
-        recipe, tag = plan.release.recipe, plan.nodes[plan.rank.node].tag or plan.release.image
-        ray = recipe.serve.executor == "ray"
-        ranks = Ranks(tag, recipe.name, plan.rank.rendezvous_port, ray=ray)
-        require(preflight.run(connected, network, plan.fabrics, ranks, report))
+    for ranks, network in zip(plan.replicas, plan.networks, strict=False):
+        if not _runs(plan, ranks):
+            recipe, tag = plan.release.recipe, plan.nodes[ranks[0].node].tag or plan.release.image
+            ray = recipe.serve.executor == "ray"
+            tested = Ranks(tag, recipe.name, ranks[0].rendezvous_port, ray=ray)
+            fabrics = {rank.node: plan.fabrics[rank.node] for rank in ranks}
+            require(preflight.run(connected, network, fabrics, tested, report))
 
 
-def _runs(plan: Plan) -> bool:
+def _runs(plan: Plan, ranks: tuple[Rank, ...]) -> bool:
     """Return whether every rank ran when the nodes were read, and all are of one attempt."""
-    running = [container for rank in plan.ranks if (container := own(rank, plan.nodes[rank.node]))]
-    return len(running) == len(plan.ranks) and len({container.generation for container in running}) == 1
+    running = [container for rank in ranks if (container := own(rank, plan.nodes[rank.node]))]
+    return len(running) == len(ranks) and len({container.generation for container in running}) == 1
 
 
 def require_memory(connected: Connected, target: Deployment, active: Deployment | None, report: OnEvent) -> None:
     """Raise NotReady where page cache would keep an in-place swap from starting, before anything is stopped."""
     old = {rank.node: engine_spec.of(rank) for rank in active.ranks} if active else {}
-    for rank in target.ranks:
+    for rank in target.less(active.replicas if active else ()).ranks:
         require_without(connected.member(rank.node), engine_spec.of(rank), old.get(rank.node), report)
 
 

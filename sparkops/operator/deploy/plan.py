@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from sparkops.command import quote
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
-from sparkops.config.release import Rank, Release
+from sparkops.config.release import Rank, Release, release_of_container
 from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
 from sparkops.names import Slot
 from sparkops.node.network.finding import Finding, require
@@ -19,7 +20,8 @@ from sparkops.operator.fleet.network.facts import NodeFabric
 from sparkops.operator.fleet.network.topology import Fabric
 from sparkops.serving.memory.bound import HOST_GIB
 from sparkops.serving.memory.pools import Pool, pools
-from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec
+from sparkops.swap.journal import present
+from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec, Replica
 
 MOST_REASONS = 24
 """Lines of a refusal."""
@@ -45,6 +47,8 @@ class DeployOptions:
     """The verb that the operator has typed, for the history."""
     anew: bool = False
     """Whether a release that serves starts anew."""
+    replicas: int | Literal["all"] | None = None
+    """Copies of the release; None: as the recipe says."""
 
 
 def nodes_of(deployment: Deployment) -> tuple[str, ...]:
@@ -161,15 +165,36 @@ class Plan:
     current: Current
     options: DeployOptions
     rules: FabricRules = field(default_factory=FabricRules)
+    stays: tuple[Replica, ...] = ()
+    """Replicas of this release that serve already, and go on."""
+    of: Release | None = None
+    """The release where no rank of it starts, since only replicas leave."""
 
     @property
     def release(self) -> Release:
-        return self.rank.release
+        return self.of or self.rank.release
 
     @property
     def rank(self) -> Rank:
-        """The rank that answers requests."""
+        """The rank that answers requests; of several replicas that of the first."""
         return self.ranks[0]
+
+    @property
+    def replicas(self) -> tuple[tuple[Rank, ...], ...]:
+        """The ranks of each replica that starts, rank 0 first."""
+        size = self.release.recipe.serve.ranks
+        return tuple(self.ranks[first : first + size] for first in range(0, len(self.ranks), size))
+
+    @property
+    def slot(self) -> Slot:
+        return self.ranks[0].slot if self.ranks else present(self.source).slot
+
+    @property
+    def leaving(self) -> tuple[Replica, ...]:
+        """Replicas that stop before those start which take their place."""
+        if self.source is None or not self.mode.stops_source:
+            return ()
+        return tuple(replica for replica in self.source.replicas if replica not in self.stays)
 
     @property
     def source(self) -> Deployment | None:
@@ -178,16 +203,21 @@ class Plan:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        skipped = {Phase.WORKERS} if len(self.ranks) == 1 else set[Phase]()
+        skipped = {Phase.WORKERS} if self.release.recipe.serve.ranks == 1 else set[Phase]()
         return tuple(phase for phase in PHASES[self.mode] if phase not in skipped)
 
     @property
-    def network(self) -> Fabric | None:
-        """What joins several ranks; None for a single one. Raises PlanRefused or NodesFailed."""
-        if len(self.ranks) == 1:
-            return None
-        require(_unknown(name, node.fabric_unknown) for name, node in self.nodes.items() if not node.fabric)
-        joined = topology.join(self.fabrics, {name: node.config for name, node in self.nodes.items()}, self.rules)
+    def networks(self) -> tuple[Fabric, ...]:
+        """What joins the ranks of each replica; none for single ranks. Raises PlanRefused or NodesFailed."""
+        if self.release.recipe.serve.ranks == 1:
+            return ()
+        return tuple(self._network([rank.node for rank in replica]) for replica in self.replicas)
+
+    def _network(self, names: list[str]) -> Fabric:
+        nodes = {name: self.nodes[name] for name in names}
+        require(_unknown(name, node.fabric_unknown) for name, node in nodes.items() if not node.fabric)
+        facts = {name: node.fabric for name, node in nodes.items() if node.fabric}
+        joined = topology.join(facts, {name: node.config for name, node in nodes.items()}, self.rules)
         return topology.suited(joined, self.release.recipe.serve)
 
     @property
@@ -197,7 +227,7 @@ class Plan:
 
     @property
     def where(self) -> str:
-        return " and ".join(rank.node for rank in self.ranks)
+        return " and ".join(rank.node for rank in self.ranks or self.stays[0].ranks)
 
     @property
     def leaves(self) -> tuple[Deployment, ...]:
@@ -209,8 +239,9 @@ class Plan:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        source = self.source if self.mode is Mode.IN_PLACE else None
-        stops = frozenset(rank.container for item in (source, *self.leaves) if item for rank in item.ranks)
+        leaving = [rank for replica in self.leaving for rank in replica.ranks]
+        ranks = (*leaving, *(rank for item in self.leaves for rank in item.ranks))
+        stops = frozenset(rank.container for rank in ranks)
         return tuple(
             Site(
                 rank,
@@ -249,7 +280,7 @@ class Plan:
             yield from ((site.rank.node, problem) for problem in site.problems())
         yield from ((self.where, problem) for problem in differing(self.release, self.nodes))
         try:
-            _ = self.network
+            _ = self.networks
         except (PlanRefused, NodesFailed) as error:
             yield self.where, error
         allowed = self.options.allow_downtime or self.release.recipe.swap.allow_downtime or self.current.fails
@@ -266,9 +297,11 @@ class Plan:
         yield from (f"  {note}" for note in opt_in.notes(recipe.serve, recipe.engine, recipe.image))
         source = self.source
         was = f"{source.release} ({source.slot}) on {' and '.join(nodes_of(source))}" if source else "nothing"
-        yield f"  from {was} to {self.rank.slot} on {self.where}, port {self.rank.port}"
+        port = f", port {self.rank.port}" if self.ranks else ""
+        yield f"  from {was} to {self.slot} on {self.where}{port}"
+        yield from (f"  {note}" for note in self._several())
         yield from (f"  {note}" for note in self.arithmetic())
-        if network := self.network:
+        for network in self.networks:
             yield from (f"  {line}" for line in str(network).splitlines())
         for leaving in self.leaves:
             where = f"{leaving.slot} on {' and '.join(nodes_of(leaving))}"
@@ -276,6 +309,22 @@ class Plan:
         yield f"  phases: {' > '.join(self.phases)}"
         if self.mode is Mode.IN_PLACE:
             yield f"  the service is down {self.current.down_for}, and again if it fails and the old one restarts"
+
+    def _several(self) -> Iterator[str]:
+        """Yield what several replicas are, and in which order they change."""
+        count = len(self.stays) + len(self.replicas)
+        if count > 1 or self.mode is Mode.ROLLING:
+            yield f"{count} replicas, each on {_nodes(self.release.recipe.serve.ranks)} of its own"
+        if self.stays:
+            stay = " and ".join(replica.ranks[0].node for replica in self.stays)
+            yield f"untouched: {stay}"
+        if self.mode is Mode.ROLLING and self.leaving:
+            least = self.release.recipe.swap.min_serving or len(present(self.source).replicas) - 1
+            yield f"one after another: {least} of {len(present(self.source).replicas)} serve at any time"
+
+
+def _nodes(count: int) -> str:
+    return "a node" if count == 1 else f"{count} nodes"
 
 
 def plan(
@@ -286,6 +335,8 @@ def plan(
     Raises Busy where nothing fits, or only with downtime, until an engine has stopped that is being stopped.
     """
     busy: Busy | None = None
+    wanted = options.replicas or release.recipe.serve.replicas
+    fitting = list[Plan]()
     nodes = options.nodes or tuple(release.recipe.nodes) or tuple(observed)
     missing = [name for name in nodes if name not in observed]
     refused = [f"  {name} cannot be reached" for name in missing]
@@ -293,11 +344,21 @@ def plan(
     lacks, ways, short, partly = dict[str, None](), list[str](), list[str](), list[str]()
     steps = [f"Check {name} with `sparkops doctor`, or deploy to other nodes with --node." for name in missing]
     for option in _options(release, observed, current, replace(options, nodes=nodes), rules):
+        if fitting and fitting[0].mode is not option.mode:
+            if wanted == "all" and _serves_on(fitting):
+                return _together(fitting)
+            refused.append(_too_few(fitting, wanted))
+            steps.append("Run fewer with --replicas, or free memory on other nodes.")
+            fitting = []
         if busy and option.mode is Mode.IN_PLACE:
             break
         problems = [*option.problems()]
         if not problems:
-            return option
+            fitting += [option] if not fitting or _apart(fitting, option) else []
+            enough = wanted != "all" and len(option.stays) + len(fitting) >= wanted
+            if enough and _serves_on(fitting):
+                return _together(fitting)
+            continue
         busy = busy or _wait([problem for _, problem in problems])
         lacks |= {problem.what: None for _, problem in problems if isinstance(problem, Lacking)}
         partly += [
@@ -315,6 +376,13 @@ def plan(
         frees = [problem.next_step for _, problem in problems if isinstance(problem, ShortOfMemory)]
         room, open_ways = room + frees, open_ways + (not frees)
         steps += [step for _, problem in problems if (step := problem.next_step) and step not in frees]
+    if wanted == "all" and fitting and _serves_on(fitting):
+        return _together(fitting)
+    if wanted == "all" and current.source and (stays := _staying(current.source, release, options, wanted)):
+        return Plan(Mode.ROLLING, (), {}, current, options, rules, stays, release)
+    if fitting:
+        refused.append(_too_few(fitting, wanted))
+        steps.append("Run fewer with --replicas, or free memory on other nodes.")
     if busy:
         raise busy
     up = _up(release, options)
@@ -335,6 +403,32 @@ def _some(lines: list[str]) -> list[str]:
     once = [*dict.fromkeys(lines)]
     more = len(once) - MOST_REASONS
     return [*once[:MOST_REASONS], f"  and {more} more"] if more > 1 else once
+
+
+def _apart(fitting: list[Plan], option: Plan) -> bool:
+    """Return whether an option shares no node with those that were found."""
+    return not {rank.node for item in fitting for rank in item.ranks} & {rank.node for rank in option.ranks}
+
+
+def _serves_on(fitting: list[Plan]) -> bool:
+    """Return whether a replica serves at each step: another one stays, or a new one has nodes that none had."""
+    source = fitting[0].source
+    if source is None or fitting[0].mode is not Mode.ROLLING or len(source.replicas) > 1 or fitting[0].stays:
+        return True
+    return any(not source.nodes & {rank.node for rank in item.ranks} for item in fitting)
+
+
+def _together(fitting: list[Plan]) -> Plan:
+    """Return the plan of several replicas from one for each."""
+    first = fitting[0]
+    nodes = {name: node for item in fitting for name, node in item.nodes.items()}
+    return replace(first, ranks=tuple(rank for item in fitting for rank in item.ranks), nodes=nodes)
+
+
+def _too_few(fitting: list[Plan], wanted: int | str) -> str:
+    count = len(fitting[0].stays) + len(fitting)
+    places = ", ".join(item.where for item in fitting)
+    return f"  {fitting[0].mode}: {wanted} replicas wanted, room for {count}: {places}"
 
 
 def _words(node: str, error: SparkopsError) -> str:
@@ -359,6 +453,8 @@ def _wait(problems: list[SparkopsError]) -> Busy | None:
 
 def _no_way(release: Release, nodes: tuple[str, ...], options: DeployOptions) -> str:
     size = release.recipe.serve.ranks
+    wanted = options.replicas or release.recipe.serve.replicas
+    size *= 1 if wanted == "all" else wanted
     if len(nodes) < size:
         return f"{size} nodes needed, available: {', '.join(nodes) or 'none'}"
     return f"no node for mode {options.mode}"
@@ -370,15 +466,42 @@ def _options(
     """Yield the options, those with the least risk first: the old release's nodes last."""
     nodes = [name for name in options.nodes if name in observed]
     slot = current.slot.other if current.slot else Slot.BLUE
+    source = current.source
+    wanted = options.replicas or release.recipe.serve.replicas
+    stays = _staying(source, release, options, wanted) if source and not options.anew else ()
+    several = source is not None and (len(source.replicas) > 1 or wanted != 1)
+    if source and len(stays) == wanted and len(source.replicas) > len(stays) and options.mode in (None, Mode.ROLLING):
+        yield Plan(Mode.ROLLING, (), {}, current, options, rules, stays, release)
+        return
     free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
-    for mode, names in _ways(release.recipe.serve.ranks, free, current):
+    for mode, names in _ways(release.recipe.serve.ranks, free, current, stays, rolls=several):
         if current.source is None or options.mode in (None, mode):
-            ranks = placed(release, slot, {name: observed[name] for name in names})
-            yield Plan(mode, ranks, {rank.node: observed[rank.node] for rank in ranks}, current, options, rules)
+            rolls = source is not None and mode is Mode.ROLLING
+            ranks = placed(release, source.slot if source and rolls else slot, {name: observed[name] for name in names})
+            nodes_of_ranks = {rank.node: observed[rank.node] for rank in ranks}
+            yield Plan(mode, ranks, nodes_of_ranks, current, options, rules, stays if rolls else ())
 
 
-def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterator[tuple[Mode, tuple[str, ...]]]:
-    """Yield modes and groups of nodes: those with the most memory first, those of the old release as ordered."""
+def _staying(
+    source: Deployment, release: Release, options: DeployOptions, wanted: int | Literal["all"]
+) -> tuple[Replica, ...]:
+    """Return the replicas of this release that serve already and may stay where they are."""
+    own = [
+        replica
+        for replica in source.replicas
+        if release_of_container(replica.ranks[0].container) == release.id
+        and (not options.nodes or {rank.node for rank in replica.ranks} <= {*options.nodes})
+    ]
+    return tuple(own if wanted == "all" else own[:wanted])
+
+
+def _ways(
+    size: int, free_gib: Mapping[str, float], current: Current, stays: tuple[Replica, ...] = (), *, rolls: bool = False
+) -> Iterator[tuple[Mode, tuple[str, ...]]]:
+    """Yield modes and groups of nodes: those with the most memory first, those of the old release as ordered.
+
+    `rolls`: replicas of the old release may be replaced one after another. Where some stay, there is no other way.
+    """
 
     def freest(names: tuple[str, ...]) -> float:
         return -min(free_gib[name] for name in names)
@@ -389,7 +512,14 @@ def _ways(size: int, free_gib: Mapping[str, float], current: Current) -> Iterato
     if source is None:
         yield from ((Mode.FIRST, names) for names in sorted(every, key=freest))
         return
-    apart = [names for names in every if not {*names} & old]
-    yield from ((Mode.ACROSS, names) for names in sorted(apart, key=freest))
+    apart = sorted((names for names in every if not {*names} & old), key=freest)
+    leaving = [tuple(rank.node for rank in item.ranks) for item in source.replicas if item not in stays]
+    rolling = [(Mode.ROLLING, names) for names in (*leaving, *apart) if len(names) == size and {*names} <= {*free_gib}]
+    if stays and rolls:
+        yield from rolling
+        return
+    yield from ((Mode.ACROSS, names) for names in apart)
     shared = sorted((names for names in every if names not in apart), key=lambda names: {*names} != old)
-    yield from ((mode, names) for mode in (Mode.BESIDE, Mode.IN_PLACE) for names in shared)
+    yield from ((Mode.BESIDE, names) for names in shared)
+    yield from rolling if rolls else ()
+    yield from ((Mode.IN_PLACE, names) for names in shared)

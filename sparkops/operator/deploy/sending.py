@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from sparkops.config.release import Release
+from sparkops.config.release import Rank, Release
 from sparkops.errors import Busy, NeedsOperator, PlanRefused, SparkopsError, UsageError
 from sparkops.node import host
 from sparkops.node.agents.commands import CONTAINER
@@ -113,11 +113,16 @@ def _past_starts(operation: Operation, service: str, node: str) -> list[dict[str
 
 def _closed(operation: Operation, plan: Plan) -> Plan:
     """Return the plan with the HTTP port of the new release open to the gateway only."""
-    callers: tuple[str, ...] = ()
-    if plan.rank.node != operation.node:
+    heads = {replica[0].node for replica in plan.replicas}
+    addresses: tuple[str, ...] = ()
+    if heads - {operation.node}:
         node = operation.connected.member(operation.node).node
-        callers = host.parse_addresses(node.run(host.ADDRESSES).stdout)
-    return replace(plan, ranks=(replace(plan.rank, callers=callers), *plan.ranks[1:]))
+        addresses = host.parse_addresses(node.run(host.ADDRESSES).stdout)
+
+    def closed(rank: Rank) -> Rank:
+        return replace(rank, callers=() if rank.node == operation.node else addresses) if rank.index == 0 else rank
+
+    return replace(plan, ranks=tuple(map(closed, plan.ranks)))
 
 
 def dry_run(operation: Operation, leader: Leader, release: Release, options: DeployOptions) -> Draft | None:
@@ -125,8 +130,7 @@ def dry_run(operation: Operation, leader: Leader, release: Release, options: Dep
 
     def planned() -> Draft | None:
         state = _known(operation, leader, release.service)
-        serves = service_state.serves(state, release.id, _named(release, options))
-        return None if serves else draft(operation, release, options, state)
+        return None if _serves(state, release, options) else draft(operation, release, options, state)
 
     return operation.until_free(planned)
 
@@ -140,7 +144,7 @@ def foresee(operation: Operation, leader: Leader, release: Release, options: Dep
 
     def planned() -> Plan | None:
         state, nodes = _known(operation, leader, release.service), _named(release, options)
-        if service_state.joins(state, release.id, nodes) or service_state.serves(state, release.id, nodes):
+        if service_state.joins(state, release.id, nodes) or _serves(state, release, options):
             return None
         return deploy_plan(operation, release, options, state)
 
@@ -150,6 +154,12 @@ def foresee(operation: Operation, leader: Leader, release: Release, options: Dep
 def _named(release: Release, options: DeployOptions) -> tuple[str, ...]:
     """Return the nodes that a deploy names; none where any will do. A release that serves on others moves there."""
     return options.nodes or tuple(release.recipe.nodes)
+
+
+def _serves(state: ServiceState, release: Release, options: DeployOptions) -> bool:
+    """Return whether a deploy has nothing to do."""
+    replicas = options.replicas or release.recipe.serve.replicas
+    return service_state.serves(state, release.id, _named(release, options), replicas)
 
 
 def _known(operation: Operation, leader: Leader, service: str) -> ServiceState:
@@ -165,7 +175,7 @@ def prepare(operation: Operation, leader: Leader, release: Release, options: Dep
     def attempt() -> Draft | None:
         state = _known(operation, leader, release.service)
         nodes = _named(release, options)
-        if service_state.joins(state, release.id, nodes) or service_state.serves(state, release.id, nodes):
+        if service_state.joins(state, release.id, nodes) or _serves(state, release, options):
             return None
         planned = draft(operation, release, options, state)
         preview.accepted(state, planned.intent)
@@ -202,7 +212,7 @@ def _compared(active: Deployment, release: Release) -> Difference | None:
 def check(operation: Operation, draft: Draft) -> None:
     """Try what only the nodes can show: the network of several ranks, and the memory of an in-place swap."""
     node_checks.require_network(operation.connected, draft.plan, operation.report)
-    if draft.plan.mode is Mode.IN_PLACE:
+    if draft.plan.mode.stops_source:
         active = draft.state.journal.active
         node_checks.require_memory(operation.connected, draft.intent.target, active, operation.report)
 
@@ -243,7 +253,7 @@ def _planned_on(
     if state.swap and not options.anew and service_state.joins(state, release.id, nodes):
         operation.report(Event(operation.node, f"joining the {release.service} swap in phase '{state.swap.phase}'"))
         return Accepted(state.swap.intent, state.last)
-    if not options.anew and service_state.serves(state, release.id, nodes):
+    if not options.anew and _serves(state, release, options):
         return None
     if planned:
         _require_unchanged(planned.state.journal, state.journal)
@@ -265,7 +275,7 @@ def _require_unchanged(planned: Journal, now: Journal) -> None:
 
 def _give_token(operation: Operation, service: str, draft: Draft) -> None:
     target, digest = draft.intent.target, engine_spec.token_digest(draft.token.encode())
-    for rank in token_ranks(target):
+    for rank in token_ranks(target, digest):
         with connect_guard(operation.connected.member(rank.node)) as opened:
             opened.give_secret(service, engine_spec.token_name(target.release, target.slot, digest), draft.token)
 

@@ -55,7 +55,7 @@ def _problems(option: Plan) -> Iterator[SparkopsError]:
     yield from refused
     if not refused:
         try:
-            _ = option.network
+            _ = option.networks
         except (PlanRefused, NodesFailed) as error:
             yield error
 

@@ -95,10 +95,12 @@ def test_each_rank_of_a_pair_has_its_seat_in_the_network() -> None:
 
 def test_every_rank_of_a_ray_cluster_needs_the_token_and_no_other_does() -> None:
     ray = pair("ray")
+    digest = engine_spec.of(next(ray.ranks)).token
 
-    assert [rank.node for rank in token_ranks(ray)] == ["n1", "n2"]
+    assert [rank.node for rank in token_ranks(ray, digest)] == ["n1", "n2"]
+    assert token_ranks(ray, "another one, of replicas that stay") == ()
     assert engine_spec.token_name(ray.release, ray.slot, "ab" * 32) == f"ray-{ray.release}-blue-{'ab' * 8}"
-    assert token_ranks(pair("mp")) == token_ranks(deployed()) == ()
+    assert token_ranks(pair("mp"), "") == token_ranks(deployed(), "") == ()
 
 
 def test_a_rank_that_runs_keeps_its_image_where_the_tag_has_gone() -> None:

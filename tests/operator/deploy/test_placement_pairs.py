@@ -56,9 +56,9 @@ def test_ranks_follow_the_order_that_was_asked_for() -> None:
 def test_the_network_of_the_ranks_is_in_the_plan_in_their_order() -> None:
     swap_plan = plan({"n1": 90, "n2": 90}, Current(), DeployOptions(nodes=("n2", "n1")))
 
-    assert swap_plan.network is not None
-    assert swap_plan.network.transport is Transport.TCP
-    assert [(name, rank.address) for name, rank in swap_plan.network.ranks.items()] == [
+    [network] = swap_plan.networks
+    assert network.transport is Transport.TCP
+    assert [(name, rank.address) for name, rank in network.ranks.items()] == [
         ("n2", "10.0.0.2"),
         ("n1", "10.0.0.1"),
     ]
@@ -181,7 +181,7 @@ def test_a_node_whose_network_could_not_be_read_is_passed_over_for_others() -> N
 def test_a_single_node_needs_no_network() -> None:
     unread = replace(joined(1, 90), fabric=None, fabric_unknown=UNREAD)
 
-    assert swap.plan(ALONE, {"n1": unread}, Current(), DeployOptions(), TCP).network is None
+    assert swap.plan(ALONE, {"n1": unread}, Current(), DeployOptions(), TCP).networks == ()
 
 
 def test_only_rank_0_needs_its_port() -> None:
@@ -215,7 +215,7 @@ def test_a_single_node_after_a_pair_is_across_elsewhere_and_in_place_on_either_o
     swap_plan = plan({"n1": 5, "n2": 5}, options=DeployOptions(nodes=("n2",), allow_downtime=True), of=ALONE)
 
     assert where(swap_plan) == (Mode.IN_PLACE, ("n2",), Slot.GREEN)
-    assert swap_plan.network is None
+    assert swap_plan.networks == ()
 
 
 def test_every_warm_rank_stops_first_and_gives_back_on_its_own_node() -> None:

@@ -47,8 +47,8 @@ def test_behind_a_switch_every_split_has_its_nodes(tmp_path: Path, tensor: int, 
     size = tensor * pipeline
     assert [(rank.index, rank.node) for rank in swap_plan.ranks] == [(index, f"n{index + 1}") for index in range(size)]
     assert (swap_plan.mode, {rank.size for rank in swap_plan.ranks}) == (Mode.FIRST, {size})
-    assert swap_plan.network is not None
-    assert list(swap_plan.network.ranks) == [rank.node for rank in swap_plan.ranks]
+    [network] = swap_plan.networks
+    assert list(network.ranks) == [rank.node for rank in swap_plan.ranks]
 
 
 def test_the_plan_of_three_in_a_ring_says_where_its_ranks_meet(tmp_path: Path) -> None:
