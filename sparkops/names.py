@@ -64,3 +64,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: 1 model, 2 models."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def release_of_container(container: str) -> str:
+    """Return the release in the name of a rank's container, as `Rank.container` of config/release.py makes it."""
+    return container.rpartition("-")[0].rpartition("-")[0]

@@ -185,11 +185,6 @@ def name_of(tag: str) -> str:
     return tag.rpartition(":")[0].rpartition("/")[2]
 
 
-def release_of_container(container: str) -> str:
-    """Return the release in the name of a rank's container, as `Rank.container` makes it."""
-    return container.rpartition("-")[0].rpartition("-")[0]
-
-
 def recipe_named(release: str) -> str:
     """Return the recipe in the ID of a release."""
     return release.rpartition("-")[0]

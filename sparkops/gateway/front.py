@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sparkops.command import Command
-from sparkops.config.release import release_of_container
 from sparkops.gateway import commands
 from sparkops.gateway.commands import Endpoint
+from sparkops.names import release_of_container
 from sparkops.serving import engine_spec
 from sparkops.swap.effects import CutRequests, FrontEffect, PointSlot, SwitchTraffic
 from sparkops.swap.model import Deployment

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sparkops.config.release import release_of_container
 from sparkops.errors import PlanRefused
+from sparkops.names import release_of_container
 from sparkops.swap import intents, wire
 from sparkops.swap.fleet_state import FleetState, GatewayView, Report
 from sparkops.swap.journal import Journal, Swap

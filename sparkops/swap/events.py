@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparkops.names import release_of_container
 from sparkops.swap.catalogue import Code, NoticeState, noted
 from sparkops.swap.journal import Journal, Outcome, Swap
 from sparkops.swap.model import Phase
@@ -97,10 +98,17 @@ def _phase(swap: Swap) -> dict[str, Any]:
     return {
         "phase": swap.phase.value,
         "release": swap.target.release,
-        "replaces": swap.source.release if swap.source and not swap.restarts else "",
+        "replaces": _left(swap) if swap.source and not swap.restarts else "",
         "nodes": [rank.node for rank in (swap.coming if swap.coming.replicas else swap.target).ranks],
         "mode": swap.way,
     }
+
+
+def _left(swap: Swap) -> str:
+    """Return the release that leaves: of some replicas, in a deployment of two releases, theirs."""
+    if swap.leaving is None or not swap.kept:
+        return swap.source.release if swap.source else ""
+    return next((release_of_container(rank.container) for rank in swap.leaving.heads), "")
 
 
 def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:
@@ -125,7 +133,7 @@ def _end(old: Journal, new: Journal, outcome: Outcome) -> SwapEvent:
     if outcome.result == "stopped":
         more |= {"result": "stopped", "exit_code": FAILED, "release": "", "why": outcome.why}
         return SwapEvent("end", f"{swap.target.release if swap else old.service}: {outcome.why}", more=more)
-    offline = swap and swap.stops_source and (swap.reverting or swap.reached(Phase.QUIESCE))
+    offline = swap and swap.stops_source and not swap.kept and (swap.reverting or swap.reached(Phase.QUIESCE))
     result = "cancelled" if outcome.why in ("cancelled", "held") else "reverted"
     code, step = Code.CANCELLED if result == "cancelled" else Code.REVERTED, f"sparkops history {old.service}"
     more |= {"result": result, "exit_code": IN_PLACE_FAILED if offline else FAILED, "why": outcome.why}

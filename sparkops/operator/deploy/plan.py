@@ -9,9 +9,9 @@ from typing import Literal
 from sparkops.command import quote
 from sparkops.config import opt_in
 from sparkops.config.fabric import FabricRules
-from sparkops.config.release import Rank, Release, release_of_container
+from sparkops.config.release import Rank, Release
 from sparkops.errors import Busy, NodesFailed, PlanRefused, SparkopsError
-from sparkops.names import Slot
+from sparkops.names import Slot, release_of_container
 from sparkops.node.network.finding import Finding, require
 from sparkops.operator.deploy.groups import groups, placed
 from sparkops.operator.deploy.preconditions import Current, Lacking, Observed, differing, obstacles, own

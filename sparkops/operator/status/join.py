@@ -156,6 +156,7 @@ def _service(
                 slot=ranks[0].container.slot,
                 ranks=[_rank(rank, service) for rank in ranks],
                 age_s=max((rank.age_s for rank in ranks if rank.age_s is not None), default=None),
+                active=service.serves(ranks[0]),
             )
             for ranks in replicas(service.ranks)
         ],
@@ -251,7 +252,7 @@ def _state(service: ServiceReport) -> picture.State:
     if service.led and service.journals and not any(journal.deployments for journal in service.journals):
         return "stopped"  # an engine runs that no client gets
     if healths == {Health.OK}:
-        return "degraded" if any(map(service.missing, replicas(ranks))) else "healthy"
+        return "degraded" if service.down or any(map(service.missing, replicas(ranks))) else "healthy"
     if Health.OK in healths:
         return "degraded"
     return "failed" if Health.FAILING in healths else "starting"
@@ -379,6 +380,7 @@ URGENCY = (
     "LIVE_NOT_RUNNING",
     "RESTARTING",
     "RANK_MISSING",
+    "REPLICA_DOWN",
     GUARD_SILENT,
 )
 """Codes that are shown before the others, the most urgent first."""
@@ -392,6 +394,7 @@ def drift_of(service: ServiceReport, renamed: Collection[str] = ()) -> Iterator[
         _of_traffic(service),
         _of_releases(service, renamed),
         _of_policies(service),
+        _of_replicas(service),
     )
     return (replace(row, service=service.name) for row in rows)
 
@@ -413,6 +416,18 @@ def _of_containers(service: ServiceReport) -> Iterator[Drift]:
             head = ranks[0].container
             detail = f"{name}: rank {number} of {head.release} ({head.slot}) is not running, so the replica cannot work"
             yield Drift(code="RANK_MISSING", node=head.node, detail=detail, next_step=f"sparkops history {name}")
+
+
+def _of_replicas(service: ServiceReport) -> Iterator[Drift]:
+    """Yield a replica that does not answer while others do, and no swap is about to change that."""
+    if any(journal.unfinished for journal in service.journals) or not service.led:
+        return
+    down = [rank for rank in service.down if rank.source is Source.SEEN and not rank.container.rank]
+    total = len({place for place in service.sharing if place[1].endswith("-r0")})
+    for rank in down if len(down) < total else ():
+        detail = f"{service.name}: {len(down)} of {total} replicas do not answer: {rank.container.name}"
+        step = f"sparkops logs {service.name} --node {rank.container.node}"
+        yield Drift(code="REPLICA_DOWN", node=rank.container.node, detail=detail, next_step=step)
 
 
 def _of_policies(service: ServiceReport) -> Iterator[Drift]:

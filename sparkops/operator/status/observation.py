@@ -30,6 +30,7 @@ from sparkops.swap import wire
 from sparkops.swap.fleet_state import EngineReport, EngineState
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Answer, Deployment, RankSpec
+from sparkops.swap.orders import traffic
 from sparkops.swap.wire import OtherFormat
 
 
@@ -176,8 +177,29 @@ class ServiceReport:
         """The containers that decide the state: those of the active release, if they run or are unknown; else all."""
         if self.active is None:
             return self.ranks
+        if self.sharing:
+            return [rank for rank in self.ranks if rank_place(rank) in self.sharing]
         active = [rank for rank in self.ranks if _place(rank.container) == self.active]
         return self.live_ranks or (active if any(rank.source is Source.UNKNOWN for rank in active) else self.ranks)
+
+    @property
+    def sharing(self) -> frozenset[tuple[str, str]]:
+        """The places of the ranks between which requests are shared; empty where one replica has them all."""
+        serving = (traffic(journal) for journal in self.intended)
+        several = (item for item in serving if item and len(item.replicas) > 1)
+        return frozenset(rank.place for item in several for rank in item.ranks)
+
+    @property
+    def down(self) -> tuple[RankReport, ...]:
+        """The ranks of several replicas that should answer and do not."""
+        return tuple(rank for rank in self.ranks if rank_place(rank) in self.sharing and rank.health is not Health.OK)
+
+    def serves(self, rank: RankReport) -> bool:
+        """Return whether requests go to the replica of a rank."""
+        if self.sharing:
+            return rank_place(rank) in self.sharing
+        live = self.live.container if self.live else None
+        return live is not None and _place(rank.container) == _place(live)
 
     @property
     def hidden(self) -> bool:
@@ -279,6 +301,11 @@ def _changes(deployment: Deployment) -> tuple[str, ...] | None:
 def _ended(journal: Journal) -> bool:
     outcome = journal.outcomes[-1].result if journal.outcomes else ""
     return not (journal.deployments or journal.stopping) and outcome not in ("", "reverted")
+
+
+def rank_place(rank: RankReport) -> tuple[str, str]:
+    """Return the node and the name of the container of a rank."""
+    return rank.container.node, rank.container.name
 
 
 def replicas(ranks: Sequence[RankReport]) -> list[tuple[RankReport, ...]]:

@@ -135,6 +135,8 @@ class ReplicaRow:
     """Its containers."""
     age_s: float | None = None
     """Seconds since its first container was created; null if unknown."""
+    active: bool = False
+    """Whether requests go to it; of several, to the one with the fewest in progress."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,13 +152,11 @@ def _service(service: picture.ServiceRow, width: int, *, whole: bool) -> Iterato
     if service.hold:
         yield from _folded(f"on hold: {service.hold}", "  ", BUSY, width)
     hidden, compact = 0, service.state == "stopped" and not whole
-    for replica in service.replicas:
+    for replica, ranks in _releases(service.replicas):
         shown = [
-            row
-            for row in replica.ranks
-            if whole or row.problem or row.progress or not (compact or row.exit_code in ENDED_WELL)
+            row for row in ranks if whole or row.problem or row.progress or not (compact or row.exit_code in ENDED_WELL)
         ]
-        hidden += len(replica.ranks) - len(shown)
+        hidden += len(ranks) - len(shown)
         if shown:
             live = service.live
             active = live if live and (live.release, live.slot) == (replica.release, replica.slot) else None
@@ -167,6 +165,15 @@ def _service(service: picture.ServiceRow, width: int, *, whole: bool) -> Iterato
         yield from _folded(f"and {hidden} stopped: sparkops status {service.name}", "  ", FAINT, width)
     for event in service.events if whole or _is_news(service) else ():
         yield from _folded(event, "  ", FAINT, width)
+
+
+def _releases(replicas: Sequence[picture.ReplicaRow]) -> Iterator[tuple[picture.ReplicaRow, list[picture.RankRow]]]:
+    """Yield each release in a slot with the containers of all its replicas: those with requests by themselves."""
+    together: dict[tuple[str, str, bool], list[picture.ReplicaRow]] = {}
+    for replica in replicas:
+        together.setdefault((replica.release, replica.slot, replica.active), []).append(replica)
+    for same in together.values():
+        yield same[0], [rank for replica in same for rank in replica.ranks]
 
 
 def _is_news(service: picture.ServiceRow) -> bool:
@@ -202,11 +209,11 @@ def _replica(
     *,
     whole: bool,
 ) -> Iterator[Line]:
-    """Yield a replica. `active`: the release that answers, if it is this replica's, in whichever slot it is."""
+    """Yield the replicas of a release. `active`: the release that answers, if it is theirs, in whichever slot it is."""
     title = f"  {replica.slot:<5}  {replica.release}  age {age(replica.age_s)}"
     changes = (active and active.changes) or ()
     short = "  with --set" if changes and not whole else ""
-    yield from _cut([((title, ""), ("  active" if active else "", GOOD), (short, ""))], width)
+    yield from _cut([((title, ""), ("  active" if replica.active else "", GOOD), (short, ""))], width)
     for change in changes if whole else ():
         yield from _folded(f"--set {quote(change)}", "    ", "", width)
     for rank, row in zip(ranks, _aligned(map(_rank, ranks), "    "), strict=True):

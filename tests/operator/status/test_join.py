@@ -63,6 +63,7 @@ def test_a_healthy_service() -> None:
                     ReplicaRow(
                         release=blue.release.id,
                         slot="blue",
+                        active=True,
                         ranks=[
                             RankRow(
                                 node="n1",

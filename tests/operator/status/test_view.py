@@ -68,7 +68,7 @@ SERVICE = ServiceRow(
     live=Live(slot="blue", release=OLD, image="sha256:a"),
     swap=SWAP,
     replicas=[
-        ReplicaRow(release=OLD, slot="blue", age_s=300_000.0, ranks=[rank()]),
+        ReplicaRow(release=OLD, slot="blue", age_s=300_000.0, ranks=[rank()], active=True),
         ReplicaRow(release=NEW, slot="green", age_s=70.0, ranks=[LOADS, ENDED]),
     ],
     events=["2026-11-22T07:00:00Z  phase    start"],
@@ -302,7 +302,10 @@ def test_the_set_of_the_active_release_is_a_mark_and_whole_where_one_service_is_
 
 def test_a_release_in_both_slots_is_active_in_one() -> None:
     """It moves from one node to another."""
-    moves = [ReplicaRow(release=OLD, slot=slot, age_s=70.0, ranks=[rank()]) for slot in ("blue", "green")]
+    moves = [
+        ReplicaRow(release=OLD, slot=slot, age_s=70.0, ranks=[rank()], active=slot == "blue")
+        for slot in ("blue", "green")
+    ]
 
     shown = texts(Status(nodes=[], services=[replace(SERVICE, replicas=moves)], drift=[]))
 
@@ -310,6 +313,26 @@ def test_a_release_in_both_slots_is_active_in_one() -> None:
         f"  blue   {OLD}  age 1 min  active",
         f"  green  {OLD}  age 1 min",
     ]
+
+
+def test_replicas_of_a_release_stand_together_and_those_that_serve_are_marked() -> None:
+    rows = [
+        ReplicaRow(release=NEW, slot="blue", age_s=70.0, ranks=[replace(rank(), node="spark-1")], active=True),
+        ReplicaRow(release=OLD, slot="blue", age_s=300.0, ranks=[replace(rank(), node="spark-2")], active=True),
+        ReplicaRow(release=NEW, slot="blue", age_s=60.0, ranks=[replace(rank(), node="spark-3")], active=True),
+        ReplicaRow(release=OLD, slot="blue", age_s=300.0, ranks=[replace(rank(), node="spark-1")]),
+    ]
+
+    shown = texts(Status(nodes=[], services=[replace(SERVICE, replicas=rows)], drift=[]))
+
+    titles = [line for line in shown if line.startswith("  blue")]
+    assert titles == [
+        f"  blue   {NEW}  age 1 min  active",
+        f"  blue   {OLD}  age 5 min  active",
+        f"  blue   {OLD}  age 5 min",
+    ]
+    nodes = [line.split()[0] for line in shown if line.startswith("    spark-")]
+    assert nodes == ["spark-1", "spark-3", "spark-2", "spark-1"]
 
 
 @pytest.mark.parametrize(
