@@ -302,10 +302,8 @@ def test_the_set_of_the_active_release_is_a_mark_and_whole_where_one_service_is_
 
 def test_a_release_in_both_slots_is_active_in_one() -> None:
     """It moves from one node to another."""
-    moves = [
-        ReplicaRow(release=OLD, slot=slot, age_s=70.0, ranks=[rank()], active=slot == "blue")
-        for slot in ("blue", "green")
-    ]
+    blue = ReplicaRow(release=OLD, slot="blue", age_s=70.0, ranks=[rank()], active=True)
+    moves = [blue, replace(blue, slot="green", active=False)]
 
     shown = texts(Status(nodes=[], services=[replace(SERVICE, replicas=moves)], drift=[]))
 
