@@ -102,6 +102,8 @@ class GatewayView:
     """What failed of a release that does not answer: the request or check, with what was got instead. Bounded."""
     held: str = ""
     """The start that requests wait for; empty: none."""
+    down: frozenset[tuple[str, str]] = frozenset()
+    """Node and container of rank 0 of each of several replicas that gets no requests, since HAProxy's checks fail."""
     stopped: bool = False
     """Whether requests get the answer of a service that an operator has stopped."""
 

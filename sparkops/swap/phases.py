@@ -35,7 +35,8 @@ def share(journal: Journal, swap: Swap, fleet: FleetState, to: Deployment) -> Le
     if fleet.gateway is None:
         return Answer.UNKNOWN
     if fleet.gateway.serves(to):
-        return Answer.YES
+        comes = {rank.place for rank in swap.coming.heads} if to == swap.target else set[tuple[str, str]]()
+        return Answer.NO if comes & fleet.gateway.down else Answer.YES
     ready = _proves(swap, fleet.gateway) if to == swap.target else _rest_serves(journal, swap, fleet)
     if ready is not Answer.YES:
         return ready
@@ -61,7 +62,9 @@ def _rest_serves(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
 
 
 def _runs(journal: Journal, replica: Replica, fleet: FleetState) -> Answer:
-    """Return whether a replica runs and its rank 0 is healthy."""
+    """Return whether a replica runs, its rank 0 is healthy, and it gets requests."""
+    if fleet.gateway and replica.ranks[0].place in fleet.gateway.down:
+        return Answer.NO
     runs = fleet.all(journal, replica.ranks, RUNNING)
     return fleet.all(journal, replica.ranks[:1], (EngineState.HEALTHY,)) if runs is Answer.YES else runs
 

@@ -79,7 +79,6 @@ def test_ten_rolling_updates_under_load_lose_nothing_and_two_always_serve(three:
 def test_a_replica_that_dies_in_a_phase_leaves_a_service_that_answers(three: Service, phase: Phase) -> None:
     """The one that dies serves on node-3, or is the new one on node-1. Only requests in it fail."""
     ran: list[Ran] = []
-    before = three.state()["last"] if "last" in three.state() else 0
     deploy = threading.Thread(target=lambda: ran.append(three.deploy(*ALL, *ROLLING, name=f"in-{phase.name}".lower())))
     deploy.start()
     wait_for(lambda: (swap := three.journal().swap) is not None and swap.phase.order >= phase.order, 120)
@@ -88,7 +87,7 @@ def test_a_replica_that_dies_in_a_phase_leaves_a_service_that_answers(three: Ser
             three.nodes.node("node-3").kill_container(container.name)
             break
     while deploy.is_alive():
-        assert "" not in served_by(three, 3), before
+        assert "" not in served_by(three, 3)
         deploy.join(0.5)
 
     assert ran[0].code in (0, 1), (ran[0].json, ran[0].err)
@@ -107,5 +106,3 @@ def test_a_bad_release_stops_at_the_first_of_three(three: Service) -> None:
     assert ran.code == 1, (ran.json, ran.err)
     assert report.clean, report
     assert replicas(three) == before
-    names = {container.name for container in three.containers() if ran.json["release"] not in container.name}
-    assert names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -153,6 +153,7 @@ class GatewayFront:
             answers=answers,
             failures=failures,
             open={item.slot: open_ for item in pointed if (open_ := service.slots[item.slot].sessions) is not None},
+            down=frozenset(place for item in pointed for place in down_places(service, item)),
             left={item.slot: left for item in pointed if (left := service.slots[item.slot].left) is not None},
         )
 
@@ -211,6 +212,14 @@ def is_pointed(service: ServiceFacts, deployment: Deployment) -> bool:
     if not loaded or slot.release != deployment.release or len(slot.servers) != len(places):
         return False
     return all(any(_is_at(server, place) for server in slot.servers) for place in places)
+
+
+def down_places(service: ServiceFacts, deployment: Deployment) -> Iterator[tuple[str, str]]:
+    """Yield the places of the replicas that get no requests, since they fail HAProxy's checks."""
+    failing = service.slots[deployment.slot].down
+    for rank, place in zip(deployment.heads, endpoints(deployment), strict=True):
+        if any(_is_at(server, place) for server in failing):
+            yield rank.place
 
 
 def _is_at(server: str, place: Endpoint) -> bool:

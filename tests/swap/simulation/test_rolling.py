@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparkops.names import Slot
-from sparkops.swap.effects import CutRequests, PointSlot
+from sparkops.swap.effects import CutRequests, PointSlot, WriteJournal
 from sparkops.swap.events import narrate
 from sparkops.swap.intents import Deploy, Refused, Stop
 from sparkops.swap.journal import RESTARTS, Swap
@@ -186,3 +186,30 @@ def test_the_slot_that_has_the_traffic_is_pointed_only_at_what_serves() -> None:
         if not story.step():
             break
     assert faults(story.world)
+
+
+def test_the_next_replica_is_withdrawn_once_the_gateway_sends_requests_to_the_new_one() -> None:
+    story = Story.of(THREE)
+    while not (story.journal.swap and story.journal.swap.coming.nodes == {"n2"}):
+        assert story.step()
+    story.until(Phase.QUIESCE)
+    while not isinstance(step(story.journal, story.world.fleet(story.world.leader)), PointSlot):
+        assert story.step()
+    fleet = story.world.fleet(story.world.leader)
+    assert fleet.gateway
+
+    unchecked = replace(fleet, gateway=replace(fleet.gateway, down=frozenset({("n1", "b1-r0")})))
+
+    assert step(story.journal, unchecked) is None
+
+
+def test_a_switch_lasts_until_the_gateway_sends_requests_to_the_new_replica() -> None:
+    story = Story.of(THREE).until(Phase.SWITCH)
+    while not isinstance(step(story.journal, story.world.fleet(story.world.leader)), WriteJournal):
+        assert story.step()
+    fleet = story.world.fleet(story.world.leader)
+    assert fleet.gateway
+
+    unchecked = replace(fleet, gateway=replace(fleet.gateway, down=frozenset({("n1", "b1-r0")})))
+
+    assert step(story.journal, unchecked) is None
