@@ -69,7 +69,7 @@ SET = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the recipe (repeatable)")
 ]
 MODE = Annotated[
-    str | None, typer.Option("--mode", metavar="MODE", help="beside, across or in-place; default: the safest that fits")
+    str | None, typer.Option("--mode", metavar="MODE", help="beside, across, rolling or in-place; by itself the safest")
 ]
 BLUE_GREEN = Annotated[
     bool, typer.Option("--blue-green", show_default=False, help="Swap behind the gateway; every deploy does")

@@ -224,8 +224,14 @@ def _away(
     step = Step(service, Action.MOVE, active, release=release, keeps=True)
     try:
         where, downtime = _elsewhere(operation, release, node, options), options.allow_downtime
-        chosen = DeployOptions(where, allow_downtime=downtime, verb="node drain")
-        return _planned(operation, state, step, chosen, ahead)
+        count = len(active.replicas)
+        chosen = DeployOptions(where, allow_downtime=downtime, verb="node drain", replicas=count)
+        try:
+            return _planned(operation, state, step, chosen, ahead)
+        except PlanRefused:
+            if count == 1:
+                raise
+        return _planned(operation, state, step, replace(chosen, replicas=count - 1), ahead)  # the others serve
     except PlanRefused as refusal:
         if options.stop:
             return Step(service, Action.STOP, active, str(refusal).splitlines()[0].rstrip(":"), keeps=True)
@@ -274,7 +280,7 @@ def _planned(
     expected = replace(state, promoted=(*state.promoted, *starts))
     draft = sending.draft(operation, step.release, options, expected, foreseen)
     preview.accepted(expected, draft.intent)
-    return replace(step, draft=draft, options=replace(options, nodes=tuple(rank.node for rank in draft.plan.ranks)))
+    return replace(step, draft=draft, options=replace(options, nodes=nodes_of(draft.intent.target)))
 
 
 def plan_return(operation: Operation, leader: Leader, node: str, cordon: Cordon) -> NodePlan:
@@ -307,7 +313,10 @@ def _back(operation: Operation, state: ServiceState, was: Deployment, node: str,
         return replace(leave, note=f"{active.release} was deployed on {on} since; it stays there")
     if service_state.serves(state, was.release, nodes_of(was)):
         return replace(leave, note=f"it serves on {' and '.join(nodes_of(was))}")
-    action, options = Action.MOVE if active else Action.START, DeployOptions(nodes_of(was), verb="node return")
+    action, options = (
+        Action.MOVE if active else Action.START,
+        DeployOptions(nodes_of(was), verb="node return", replicas=len(was.replicas)),
+    )
     step = Step(service, action, was, release=kept_release(was, service), options=options)
     if state.swap and service_state.joins(state, was.release, options.nodes):
         return replace(step, note=f"the swap in phase '{state.swap.phase}'")

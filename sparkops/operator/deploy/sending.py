@@ -36,7 +36,7 @@ from sparkops.serving.startup import estimate
 from sparkops.swap import trouble
 from sparkops.swap.intents import CHANGED, Cancel, Deploy, EndWarm, Forget, Hold, Intent, Promote, Stop, changing
 from sparkops.swap.journal import ROLLBACK, Journal, present
-from sparkops.swap.model import Deployment, Mode
+from sparkops.swap.model import Deployment, Mode, Replica
 from sparkops.swap.plan import EffectPlan
 
 CHANGED_TRIES = 5
@@ -321,7 +321,12 @@ def _return_to(
 def _again(service: str, deployed: Deployment, options: DeployOptions) -> tuple[Release, DeployOptions]:
     """Return the release of a deployment, and the options of its deploy where it ran. Raises PlanRefused."""
     nodes = options.nodes or tuple(node for node in nodes_of(deployed) if node not in options.without)
-    return kept_release(deployed, service), replace(options, nodes=nodes)
+    replicas = options.replicas or len(deployed.less(_on(deployed, options.without)).replicas) or 1
+    return kept_release(deployed, service), replace(options, nodes=nodes, replicas=replicas)
+
+
+def _on(deployed: Deployment, nodes: Collection[str]) -> list[Replica]:
+    return [replica for replica in deployed.replicas if any(rank.node in nodes for rank in replica.ranks)]
 
 
 def _return_to_warm(journal: Journal, warm: Deployment, options: DeployOptions) -> Deploy:
