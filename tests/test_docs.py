@@ -69,7 +69,7 @@ def test_operations_explain_every_phase_and_every_exit_code() -> None:
     phases = {
         phase
         for row in rows
-        if re.fullmatch(r"(`[^`]+`(, )?)+( \(in place\))?", row)
+        if re.fullmatch(r"(`[^`]+`(, )?)+( \(in place(, rolling)?\))?", row)
         for phase in re.findall(r"`([^`]+)`", row)
     }
     codes = {int(row) for row in rows if row.isdecimal()}
