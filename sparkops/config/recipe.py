@@ -170,6 +170,12 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _has_conversations(self) -> Recipe:
+        if self.serve.sticky and self.serve.task != "chat":
+            raise wrong_at(("serve", "sticky"), f"expected false: the task {self.serve.task} has no conversations")
+        return self
+
+    @model_validator(mode="after")
     def _has_own_names(self) -> Recipe:
         names = (self.service, *self.serve.aliases)
         if len(set(names)) < len(names):

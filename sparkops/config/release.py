@@ -40,10 +40,10 @@ class Release:
         Descriptions, probes and placement may change without making another release. Defaults are left out: a new key
         changes no release that does not use it.
         """
-        beside: dict[str, Any] = {"model": NOT_DECIDING, "serve": {"allow", "replicas"}}
+        beside: dict[str, Any] = {"model": NOT_DECIDING, "serve": {"allow", "replicas", "sticky"}}
         identity = self.recipe.model_dump(mode="json", include=DECIDING, exclude=beside, exclude_defaults=True)
         if not identity.get("serve", True):
-            del identity["serve"]  # `allow` or `replicas` alone
+            del identity["serve"]  # nothing but these
         text = json.dumps({**identity, "inputs": self.inputs}, sort_keys=True)
         return f"{self.recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 

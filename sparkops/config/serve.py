@@ -41,6 +41,11 @@ class Serve(Section):
     replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)] | Literal["all"] = 1
     """Copies of the service behind its address, each on nodes of its own: up to 16, or `all` that the nodes have room
     for. The gateway sends a request to the one with the fewest in progress. Makes no other release."""
+    sticky: bool = False
+    """Keep a conversation on the replica that has cached its prefix: the gateway selects it by a hash of system prompt
+    and first user message, unless it has twice the mean of open requests. Only for the task chat. The gateway refuses a
+    request if its body, or 64 KiB of it, takes longer than 10 s. Makes no other release; a change needs
+    `--apply-gateway`."""
     executor: Literal["ray", "mp"] = "mp"
     """Launcher of a replica on several nodes: the engine's own (`mp`) or a Ray cluster (`ray`)."""
     shm_gib: Positive = 16.0

@@ -71,6 +71,8 @@ class ServiceFacts:
     aliases: tuple[str, ...] = ()
     path: str = ""
     """Prefix of a request's path: /SERVICE if the port is that of the one address, else empty."""
+    sticky: bool = False
+    """Whether a conversation stays with one of several servers."""
 
     @property
     def holds(self) -> bool:
@@ -181,9 +183,10 @@ def _service(
     }
     file, runtime = (_rows(text).get(name, "") for text in (shown["map"], running["map"]))
     aliases = tuple(shown["aliases"].get(name, ()))
+    sticky = name in shown.get("sticky", ())  # a gateway of an earlier version does not show it
     own_port = shown["ports"][name]
     port, path = (own_port, "") if own_port else (shown["port"], f"/{name}")
-    return ServiceFacts(name, port, file, runtime, slots, _hold(name, shown), aliases, path)
+    return ServiceFacts(name, port, file, runtime, slots, _hold(name, shown), aliases, path, sticky)
 
 
 def _hold(service: str, shown: Mapping[str, Any]) -> HoldFacts | None:

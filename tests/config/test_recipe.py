@@ -75,6 +75,7 @@ def test_the_smallest_recipe_has_the_documented_defaults() -> None:
         "tensor_parallel": 1,
         "pipeline_parallel": 1,
         "replicas": 1,
+        "sticky": False,
         "executor": "mp",
         "shm_gib": 16.0,
         "stop_grace_s": 60,
@@ -379,6 +380,12 @@ def test_values_with_a_dash_that_no_engine_reads_as_flags_are_accepted() -> None
     args = {"x": "--port=9999", "y": [-1], "z": {"a": ["-b"]}, "long-prefill-token-threshold": 1}
 
     assert load(serve__args=args, serve__allow=["x", "y", "z"]).serve.args == args
+
+
+def test_only_chats_have_conversations_that_stay_with_a_replica() -> None:
+    assert load(serve__sticky=True).serve.sticky
+    problem = "serve.sticky: expected false: the task embedding has no conversations"
+    assert mistake({"serve.sticky": True, "serve.task": "embedding"}) == problem
 
 
 @pytest.mark.parametrize("aliases", [["chat"], ["fast", "fast"]])

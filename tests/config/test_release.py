@@ -69,6 +69,7 @@ def test_what_decides_how_a_release_behaves_makes_another_one(change: dict[str, 
         {"probe": {"startup": {"stall_s": 10.0}}},
         {"expected": {"tok_s": 1.0, "source": "a guess"}},
         {"verified": "on two nodes"},
+        {"serve": {"sticky": True}},
         {"image": {"torch": CUDA}},  # the image is known by its inputs
     ],
     ids=str,

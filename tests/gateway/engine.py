@@ -43,6 +43,8 @@ class Engine:
         body = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))) or b"{}")
         if "/seen" in first:
             self.reply(writer, {"requests": self.requests, "left": self.left, "headers": headers})
+        elif isinstance(body, list):
+            self.reply(writer, {})
         elif body.get("die"):
             writer.transport.abort()
         elif body.get("fail"):

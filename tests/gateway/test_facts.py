@@ -77,6 +77,13 @@ def test_a_service_without_a_port_of_its_own_has_that_of_the_one_address_and_a_p
     assert (shared.port, shared.path) == (8000, "/chat")
 
 
+def test_a_sticky_service_is_shown_and_an_earlier_gateway_shows_none() -> None:
+    shown = load("new")
+
+    assert not parse(shown).services["chat"].sticky
+    assert parse({**shown, "sticky": ["chat"]}).services["chat"].sticky
+
+
 def test_requests_that_wait_are_counted_with_their_bounds() -> None:
     shown = load("new")
     shown["holds"] = {"chat": {"mark": "1.2+", "until": 1e9, "left_s": 60.0, "longest_s": 540.0, "most": 500}}

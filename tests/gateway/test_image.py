@@ -65,6 +65,13 @@ def test_aliases_stand_before_the_frontend_of_their_service() -> None:
     assert config["services/chat.cfg"] == f"# Further names: fast org/chat\n\n{golden('open.cfg')}"
 
 
+def test_a_sticky_service_is_this_text() -> None:
+    config = render.config([Service("chat", 8000, sticky=True), Service("plain", 8010)], OPEN, TEMPLATES)
+
+    assert config["services/chat.cfg"] == golden("sticky.cfg")
+    assert "hash" not in config["services/plain.cfg"]
+
+
 def test_one_address_for_all_services_is_this_text() -> None:
     config = render.config([Service("chat", 8000)], OPEN.model_copy(update={"port": 8080}), TEMPLATES)
 

@@ -52,6 +52,16 @@ def test_a_lone_server_has_no_check_of_haproxys_own(disk: Any) -> None:
     assert "  server s1 10.0.0.1:8001\n" in disk.read(disk.NEXT)
 
 
+def test_a_sticky_service_is_found_by_its_file(disk: Any) -> None:
+    services = [Service("chat", 8000, sticky=True), Service("embed", 8010)]
+    given = render.config(services, Gateway(node="n"), files.load_templates())
+    for service in services:
+        disk.put(disk.service_file(service.name), given[f"services/{service.name}.cfg"])
+
+    assert disk.services() == ["chat", "embed"]
+    assert disk.sticky() == ["chat"]
+
+
 def test_aliases_are_looked_up_as_their_service(disk: Any) -> None:
     given = render.config([Service("chat", 8000, ("fast", "org/chat"))], Gateway(node="n"), files.load_templates())
     disk.put(disk.service_file("chat"), given["services/chat.cfg"])

@@ -301,7 +301,7 @@ def _swap(
 
 
 def _behind_gateway(recipe: Recipe) -> Service:
-    return Service(recipe.service, recipe.serve.port, tuple(recipe.serve.aliases))
+    return Service(recipe.service, recipe.serve.port, tuple(recipe.serve.aliases), recipe.serve.sticky)
 
 
 def _checked(operation: Operation, release: Release, draft: Draft | None) -> list[str]:

@@ -183,6 +183,7 @@ def show() -> None:
         "ports": {service: disk.port(disk.service_file(service)) for service in disk.services()},
         "port": disk.port(disk.ONE),
         "aliases": {service: disk.aliases(service) for service in disk.services()},
+        "sticky": disk.sticky(),
         "slots": {backend: disk.pointed(backend) for backend in disk.backends()},
         "map": "".join(f"{service} {backend}\n" for service, backend in disk.active().items()),
         "holds": disk.holds(),

@@ -27,6 +27,7 @@ CONFIG, NEXT, LOADED = (RUN / name for name in ("haproxy.cfg", "next.cfg", "load
 ACTIVE, RELEASES = RUN / "active.map", RUN / "release.map"
 NAMES = RUN / "services.map"
 GIVEN = re.compile(r"gateway\.cfg|one\.cfg|keys|tls\.pem|services/[a-z0-9][a-z0-9.-]*\.cfg")
+STICKY = re.compile(r"^  balance hash ", re.MULTILINE)
 ALIASES = re.compile(r"^# Further names: (.+)$", re.MULTILINE)
 BIND = re.compile(r"^  bind \S*:(\d+)", re.MULTILINE)
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
@@ -174,6 +175,11 @@ def aliases(service: str) -> list[str]:
     """Return the further names of a service."""
     line = ALIASES.search(read(service_file(service)))
     return line[1].split() if line else []
+
+
+def sticky() -> list[str]:
+    """Return the services whose conversations stay with one of several servers."""
+    return [service for service in services() if STICKY.search(read(service_file(service)))]
 
 
 def backends() -> list[str]:

@@ -41,12 +41,14 @@ Files = Mapping[str, str | None]
 class Service:
     """A name that clients call, its port on the gateway and its further names (`serve.port`, `serve.aliases`).
 
-    A service with the port of the one address (`gateway.port`) has no port of its own.
+    `sticky`: of several replicas, a conversation stays with one (`serve.sticky`). A service with the port of the one
+    address (`gateway.port`) has no port of its own.
     """
 
     name: str
     port: int
     aliases: tuple[str, ...] = ()
+    sticky: bool = False
 
 
 def files(services: Iterable[Service], gateway: Gateway, secrets: Secrets, templates: Mapping[str, str]) -> Files:
@@ -81,7 +83,13 @@ def config(
     ordered = sorted(services, key=lambda service: service.name)
     own = {
         f"services/{service.name}.cfg": _frontend(
-            "service", gateway, templates, service.port, service=service.name, aliases=service.aliases
+            "service",
+            gateway,
+            templates,
+            service.port,
+            service=service.name,
+            aliases=service.aliases,
+            sticky=service.sticky,
         )
         for service in ordered
     }

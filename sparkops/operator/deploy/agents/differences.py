@@ -148,6 +148,8 @@ def _of_service(service: str, facts: GatewayFacts, contents: GatewayContents) ->
     if running.aliases != expected.aliases:
         names = (", ".join(aliases) or "none" for aliases in (running.aliases, expected.aliases))
         return f"aliases of {service}: {', expected '.join(names)}"
+    if running.sticky != expected.sticky:
+        return f"serve.sticky of {service}: {str(running.sticky).lower()}, expected {str(expected.sticky).lower()}"
     return f"access to {service} is not that of the inventory: {contents.settings}"
 
 

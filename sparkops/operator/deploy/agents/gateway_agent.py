@@ -54,7 +54,7 @@ class GatewaySpec:
         """
         shared = self.settings.port  # a service on the running one has a path, and moves with it
         known = {
-            name: Service(name, shared if shared and known.path else known.port, known.aliases)
+            name: Service(name, shared if shared and known.path else known.port, known.aliases, known.sticky)
             for name, known in facts.services.items()
         }
         services = {**known, **{service.name: service for service in self.services}}

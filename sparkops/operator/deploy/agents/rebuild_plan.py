@@ -56,7 +56,7 @@ class Rebuild:
     @property
     def services(self) -> tuple[Service, ...]:
         serves = ((journal.service, _serve(journal)) for journal in (*self.journals, *self.kept))
-        return tuple(Service(name, serve.port, tuple(serve.aliases)) for name, serve in serves if serve)
+        return tuple(Service(name, serve.port, tuple(serve.aliases), serve.sticky) for name, serve in serves if serve)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -48,8 +48,10 @@ def contents(
     keys: Mapping[str, str] | None = None,
     pem: str = "",
     aliases: tuple[str, ...] = (),
+    *,
+    sticky: bool = False,
 ) -> GatewayContents:
-    services = {name: Service(name, port, aliases) for name, port in ports.items()}
+    services = {name: Service(name, port, aliases, sticky) for name, port in ports.items()}
     files = {
         **render.config(services.values(), settings, TEMPLATES),
         "keys": render.hashed((keys or {}).values()) or None,
@@ -64,7 +66,8 @@ def running(of: GatewayContents, certificate: str = "") -> GatewayFacts:
     """A gateway that runs with these files."""
     files = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in of.files.items() if text is not None}
     services = {
-        name: ServiceFacts(name, s.port, "", "be_down", {}, aliases=s.aliases) for name, s in of.services.items()
+        name: ServiceFacts(name, s.port, "", "be_down", {}, aliases=s.aliases, sticky=s.sticky)
+        for name, s in of.services.items()
     }
     return GatewayFacts(services, files, loaded=True, keys=frozenset(of.keys.values()), certificate=certificate)
 
@@ -101,6 +104,15 @@ def test_only_what_differs_is_sent_so_that_a_service_that_was_removed_meanwhile_
 def test_other_aliases_of_a_service_need_consent() -> None:
     assert changes(running(CHAT), contents({"chat": 9100}, aliases=("a", "org/b"))) == [
         (Kind.CONFIGURE, "aliases of chat: none, expected a, org/b", True)
+    ]
+
+
+def test_a_change_of_sticky_needs_consent() -> None:
+    assert changes(running(CHAT), contents({"chat": 9100}, sticky=True)) == [
+        (Kind.CONFIGURE, "serve.sticky of chat: false, expected true", True)
+    ]
+    assert changes(running(contents({"chat": 9100}, sticky=True)), CHAT) == [
+        (Kind.CONFIGURE, "serve.sticky of chat: true, expected false", True)
     ]
 
 
