@@ -25,8 +25,8 @@ def replica(of: Any, node: str) -> Replica:
 
 
 def engine(of: Any, node: str, health: Health = Health.OK) -> RankReport:
-    state = {} if health is Health.OK else {"state": "exited", "exit_code": 1}
-    return RankReport(container(Rank(of, Slot.BLUE, node), **state), health)
+    state: dict[str, Any] = {} if health is Health.OK else {"state": "exited", "exit_code": 1}
+    return RankReport(container(Rank(of, Slot.BLUE, node), restart_policy="no", **state), health)
 
 
 def report(active: Deployment, *engines: RankReport, **changes: Any) -> ServiceReport:
