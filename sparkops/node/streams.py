@@ -7,7 +7,7 @@ import errno
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -137,11 +137,18 @@ class LineStream:
 
     def request(self, line: str, timeout_s: float, limit: int = -1) -> str:
         """Send a line and return the next one, empty where the stream has ended. Raises OSError."""
+        return self.requests([line], timeout_s, limit)[0]
+
+    def requests(self, lines: Sequence[str], timeout_s: float, limit: int = -1) -> list[str]:
+        """Send lines at once and return as many, in one round trip; empty ones where the stream has ended.
+
+        Raises OSError.
+        """
         self.open()
         self.stream.settimeout(timeout_s)
         with suppress(OSError):  # an ended process may still have printed a last line
-            self.stream.sendall(f"{line}\n".encode())
-        return self.lines.readline(limit) if self.lines else ""
+            self.stream.sendall("".join(f"{line}\n" for line in lines).encode())
+        return [self.lines.readline(limit) if self.lines else "" for _ in lines]
 
     def close(self) -> None:
         """End the stream, if one is open. Its reader ends with it: closing paramiko's reader would fail."""

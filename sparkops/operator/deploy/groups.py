@@ -18,7 +18,8 @@ MOST_GROUPS = 500
 def groups(free_gib: Mapping[str, float], size: int, own: Collection[str] = ()) -> list[tuple[str, ...]]:
     """Return the groups of `size` nodes, each in the order of `free_gib`: the memory that is available on a node.
 
-    Of more than MOST_GROUPS, those whose least node has most memory, and the nodes `own` of the release that serves.
+    Of more than MOST_GROUPS, those whose least node has most memory, groups that share no node, the freest nodes first,
+    for as many replicas as possible, and the nodes `own` of the release that serves.
     """
     if comb(len(free_gib), size) <= MOST_GROUPS:
         return [*combinations(free_gib, size)]
@@ -28,7 +29,8 @@ def groups(free_gib: Mapping[str, float], size: int, own: Collection[str] = ()) 
         for last in range(size - 1, len(freest))
         for others in combinations(freest[:last], size - 1)
     )
-    kept = [{*own}] if len({*own}) == size and {*own} <= {*free_gib} else []
+    kept = [{*freest[first : first + size]} for first in range(0, len(freest) - size + 1, size)]
+    kept += [{*own}] if len({*own}) == size and {*own} <= {*free_gib} else []
     chosen = (tuple(name for name in free_gib if name in group) for group in (*islice(ways, MOST_GROUPS), *kept))
     return [*dict.fromkeys(chosen)]
 

@@ -11,13 +11,15 @@ from sparkops.errors import CommandFailed, ConnectionLost, NotReady
 from sparkops.node import host
 from sparkops.node.host import HostFacts
 from sparkops.node.member import Member
-from sparkops.node.network.finding import require
+from sparkops.node.network.finding import Finding, require
 from sparkops.node.progress import Event, OnEvent
 from sparkops.operator.deploy.plan import Plan
 from sparkops.operator.deploy.preconditions import own
 from sparkops.operator.fleet.connected import Connected
 from sparkops.operator.fleet.network import preflight
 from sparkops.operator.fleet.network.checks import Ranks
+from sparkops.operator.fleet.network.topology import Fabric
+from sparkops.operator.fleet.parallel import all_or_raise, on_each
 from sparkops.serving import engine_spec
 from sparkops.serving.engine_spec import EngineSpec
 from sparkops.serving.memory import pages
@@ -32,13 +34,20 @@ def require_network(connected: Connected, plan: Plan, report: OnEvent) -> None:
 
     Raises PlanRefused or NodesFailed.
     """
-    for ranks, network in zip(plan.replicas, plan.networks, strict=False):
-        if not _runs(plan, ranks):
-            recipe, tag = plan.release.recipe, plan.nodes[ranks[0].node].tag or plan.release.image
-            ray = recipe.serve.executor == "ray"
-            tested = Ranks(tag, recipe.name, ranks[0].rendezvous_port, ray=ray)
-            fabrics = {rank.node: plan.fabrics[rank.node] for rank in ranks}
-            require(preflight.run(connected, network, fabrics, tested, report))
+    replicas = zip(plan.replicas, plan.networks, strict=False)
+    due = {ranks[0].node: (ranks, network) for ranks, network in replicas if not _runs(plan, ranks)}
+    found = on_each(due, lambda node: _network(connected, plan, *due[node], report), connected.cancel)
+    require(finding for findings in all_or_raise(found).values() for finding in findings)
+
+
+def _network(
+    connected: Connected, plan: Plan, ranks: tuple[Rank, ...], network: Fabric, report: OnEvent
+) -> tuple[Finding, ...]:
+    """Try the network of one replica. Those of a plan share no node, so they are tried at once."""
+    recipe, tag = plan.release.recipe, plan.nodes[ranks[0].node].tag or plan.release.image
+    tested = Ranks(tag, recipe.name, ranks[0].rendezvous_port, ray=recipe.serve.executor == "ray")
+    fabrics = {rank.node: plan.fabrics[rank.node] for rank in ranks}
+    return preflight.run(connected, network, fabrics, tested, report)
 
 
 def _runs(plan: Plan, ranks: tuple[Rank, ...]) -> bool:
@@ -50,8 +59,12 @@ def _runs(plan: Plan, ranks: tuple[Rank, ...]) -> bool:
 def require_memory(connected: Connected, target: Deployment, active: Deployment | None, report: OnEvent) -> None:
     """Raise NotReady where page cache would keep an in-place swap from starting, before anything is stopped."""
     old = {rank.node: engine_spec.of(rank) for rank in active.ranks} if active else {}
-    for rank in target.less(active.replicas if active else ()).ranks:
-        require_without(connected.member(rank.node), engine_spec.of(rank), old.get(rank.node), report)
+    new = {rank.node: engine_spec.of(rank) for rank in target.less(active.replicas if active else ()).ranks}
+
+    def check(name: str) -> None:
+        require_without(connected.member(name), new[name], old.get(name), report)
+
+    all_or_raise(on_each(new, check, connected.cancel))
 
 
 def require_without(member: Member, new: EngineSpec, old: EngineSpec | None, report: OnEvent) -> None:

@@ -25,6 +25,8 @@ from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec, Repli
 
 MOST_REASONS = 24
 """Lines of a refusal."""
+MOST_NETWORKS = 100
+"""Networks that a plan examines, at 1 to 4 ms each, whatever else stands against their nodes."""
 
 
 class ShortOfMemory(PlanRefused):
@@ -155,6 +157,16 @@ class Site:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """What the options of one plan share: 16 nodes have hundreds of groups, of the same nodes, in several modes."""
+
+    networks: dict[tuple[str, ...], Fabric | PlanRefused | NodesFailed] = field(default_factory=dict)
+    """By nodes in rank order."""
+    problems: dict[tuple[str, str, frozenset[str]], tuple[SparkopsError, ...]] = field(default_factory=dict)
+    """Of a site, by node, container and `stops`."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """One way to deploy a release: a mode on the nodes of `ranks`. It prints itself, with its arithmetic."""
 
@@ -169,6 +181,7 @@ class Plan:
     """Replicas of this release that serve already, and go on."""
     of: Release | None = None
     """The release where no rank of it starts, since only replicas leave."""
+    tried: Tried = field(default_factory=Tried, compare=False, repr=False)
 
     @property
     def release(self) -> Release:
@@ -211,9 +224,20 @@ class Plan:
         """What joins the ranks of each replica; none for single ranks. Raises PlanRefused or NodesFailed."""
         if self.release.recipe.serve.ranks == 1:
             return ()
-        return tuple(self._network([rank.node for rank in replica]) for replica in self.replicas)
+        return tuple(self._network(tuple(rank.node for rank in replica)) for replica in self.replicas)
 
-    def _network(self, names: list[str]) -> Fabric:
+    def _network(self, names: tuple[str, ...]) -> Fabric:
+        if names not in self.tried.networks:
+            try:
+                self.tried.networks[names] = self._joined(names)
+            except (PlanRefused, NodesFailed) as error:
+                self.tried.networks[names] = error
+        network = self.tried.networks[names]
+        if isinstance(network, SparkopsError):
+            raise network
+        return network
+
+    def _joined(self, names: tuple[str, ...]) -> Fabric:
         nodes = {name: self.nodes[name] for name in names}
         require(_unknown(name, node.fabric_unknown) for name, node in nodes.items() if not node.fabric)
         facts = {name: node.fabric for name, node in nodes.items() if node.fabric}
@@ -238,21 +262,26 @@ class Plan:
         )
 
     @property
-    def sites(self) -> tuple[Site, ...]:
+    def stops(self) -> frozenset[str]:
+        """The containers that stop before the new ranks start."""
         leaving = [rank for replica in self.leaving for rank in replica.ranks]
         ranks = (*leaving, *(rank for item in self.leaves for rank in item.ranks))
-        stops = frozenset(rank.container for rank in ranks)
-        return tuple(
-            Site(
-                rank,
-                self.nodes[rank.node],
-                stops,
-                self._reserve_gib(rank, stops),
-                self.current.ending,
-                rank.node in self.options.provided,
-                self._waiting(rank.node, stops),
-            )
-            for rank in self.ranks
+        return frozenset(rank.container for rank in ranks)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        stops = self.stops
+        return tuple(self._site(rank, stops) for rank in self.ranks)
+
+    def _site(self, rank: Rank, stops: frozenset[str]) -> Site:
+        return Site(
+            rank,
+            self.nodes[rank.node],
+            stops,
+            self._reserve_gib(rank, stops),
+            self.current.ending,
+            rank.node in self.options.provided,
+            self._waiting(rank.node, stops),
         )
 
     def _waiting(self, node: str, stops: frozenset[str]) -> tuple[RankSpec, ...]:
@@ -276,13 +305,19 @@ class Plan:
 
     def problems(self) -> Iterator[tuple[str, SparkopsError]]:
         """Yield the reasons against it, each with its place."""
-        for site in self.sites:
-            yield from ((site.rank.node, problem) for problem in site.problems())
+        stops, refused = self.stops, False
+        for rank in self.ranks:
+            key = (rank.node, rank.container, stops)
+            if key not in self.tried.problems:
+                self.tried.problems[key] = tuple(self._site(rank, stops).problems())
+            refused |= any(not isinstance(problem, Lacking | Busy) for problem in self.tried.problems[key])
+            yield from ((rank.node, problem) for problem in self.tried.problems[key])
         yield from ((self.where, problem) for problem in differing(self.release, self.nodes))
-        try:
-            _ = self.networks
-        except (PlanRefused, NodesFailed) as error:
-            yield self.where, error
+        if not refused or len(self.tried.networks) < MOST_NETWORKS:
+            try:
+                _ = self.networks
+            except (PlanRefused, NodesFailed) as error:
+                yield self.where, error
         allowed = self.options.allow_downtime or self.release.recipe.swap.allow_downtime or self.current.fails
         if self.mode is Mode.IN_PLACE and not allowed:
             step = "Accept the downtime with --allow-downtime, or run the new release on another node with --node."
@@ -352,6 +387,8 @@ def plan(
             fitting = []
         if busy and option.mode is Mode.IN_PLACE:
             break
+        if wanted == "all" and fitting and _serves_on(fitting) and not _apart(fitting, option):
+            continue  # it is none of the replicas, whatever stands against it
         problems = [*option.problems()]
         if not problems:
             fitting += [option] if not fitting or _apart(fitting, option) else []
@@ -474,12 +511,13 @@ def _options(
         yield Plan(Mode.ROLLING, (), {}, current, options, rules, stays, release)
         return
     free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
+    tried = Tried()
     for mode, names in _ways(release.recipe.serve.ranks, free, current, stays, rolls=several):
         if current.source is None or options.mode in (None, mode):
             rolls = source is not None and mode is Mode.ROLLING
             ranks = placed(release, source.slot if source and rolls else slot, {name: observed[name] for name in names})
             nodes_of_ranks = {rank.node: observed[rank.node] for rank in ranks}
-            yield Plan(mode, ranks, nodes_of_ranks, current, options, rules, stays if rolls else ())
+            yield Plan(mode, ranks, nodes_of_ranks, current, options, rules, stays if rolls else (), tried=tried)
 
 
 def _staying(

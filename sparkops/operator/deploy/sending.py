@@ -275,9 +275,13 @@ def _require_unchanged(planned: Journal, now: Journal) -> None:
 
 def _give_token(operation: Operation, service: str, draft: Draft) -> None:
     target, digest = draft.intent.target, engine_spec.token_digest(draft.token.encode())
-    for rank in token_ranks(target, digest):
-        with connect_guard(operation.connected.member(rank.node)) as opened:
-            opened.give_secret(service, engine_spec.token_name(target.release, target.slot, digest), draft.token)
+    name = engine_spec.token_name(target.release, target.slot, digest)
+
+    def give(member: Member) -> None:
+        with connect_guard(member) as opened:
+            opened.give_secret(service, name, draft.token)
+
+    operation.connected.only([rank.node for rank in token_ranks(target, digest)]).all(give)
 
 
 def rollback(

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any, cast
+
 import pytest
 
+from sparkops.command import Command, Completed
+from sparkops.config.inventory import Fleet
 from sparkops.config.release import Rank, Release
 from sparkops.errors import PlanRefused
 from sparkops.names import Slot
+from sparkops.node.docker_api import Engine
+from sparkops.node.member import Member
+from sparkops.node.progress import silent
+from sparkops.operator.deploy import node_checks
 from sparkops.operator.deploy import plan as swap
 from sparkops.operator.deploy.deployment import deployment
 from sparkops.operator.deploy.plan import DeployOptions, Plan
 from sparkops.operator.deploy.preconditions import Current
+from sparkops.operator.fleet.connected import Connected
 from sparkops.swap.model import Deployment, Mode, RankSpec, Replica
 from sparkops.swap.rolling import next_step
-from tests.examples import container, release
+from tests.examples import container, node, release
+from tests.node.recording import RecordingNode
+from tests.operator.deploy.pairs import TCP, joined
 from tests.operator.deploy.swaps import on
 
 CLAIM = {"claim_gib": 40.0}
@@ -122,3 +134,37 @@ def test_an_update_that_has_stopped_half_way_goes_on() -> None:
     planned = plan({"n1": 5, "n2": 5}, mixed, NEW)
 
     assert (where(planned), planned.stays) == ((Mode.ROLLING, ["n2"], Slot.BLUE), mixed.replicas[:1])
+
+
+def test_all_means_every_group_of_ranks_too_where_the_groups_are_many() -> None:
+    """16 nodes have 12,870 groups of eight; the freest 500 all share nodes."""
+    of = release(memory=CLAIM, serve={"replicas": "all", "tensor_parallel": 8, "executor": "mp"})
+    nodes = {f"n{number}": joined(number, 50.0 + number) for number in range(1, 17)}
+
+    planned = swap.plan(of, nodes, Current(), DeployOptions(), TCP)
+
+    assert [len(replica) for replica in planned.replicas] == [8, 8]
+    assert {rank.node for rank in planned.ranks} == {*nodes}
+
+
+class Meeting(RecordingNode):
+    """A node whose commands end once another node runs one too."""
+
+    both = threading.Barrier(2, timeout=60)
+
+    def run(self, command: Command, **more: Any) -> Completed:
+        """See Node.run."""
+        self.both.wait()
+        return super().run(command, **more)
+
+
+def test_the_memory_of_replicas_is_checked_on_all_nodes_at_once() -> None:
+    target = deployment(plan({"n1": 5, "n2": 5}, copies(OLD, "n1", "n2"), NEW), {"n1": "10.0.0.1", "n2": "10.0.0.2"})
+    nodes = {
+        name: Meeting(name, {"sh -c": "arch x86_64\nnow 1.0\nMemTotal: 1\nMemAvailable: 1\n"}) for name in target.nodes
+    }
+    members = {name: Member(name, node(), running, cast("Engine", None)) for name, running in nodes.items()}
+
+    node_checks.require_memory(Connected(cast("Fleet", None), members), target, None, silent)
+
+    assert {name: len(running.ran) for name, running in nodes.items()} == {"n1": 1, "n2": 1}

@@ -8,10 +8,10 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Any
 
 import paramiko
 
@@ -59,6 +59,7 @@ class SshServer:
     `lines` are the command lines that it was given. Where it `breaks`, a connection ends when
     a channel is asked for. `greeting` is what its login shell prints on stderr first. A channel is closed `linger_s`
     after its program has ended; `stdin_ended` tells of each whether the client had ended its stdin by then.
+    `execute` is what it does with a command line, in place of a shell; `sockets` are Unix sockets of its own, by path.
     """
 
     host_key: paramiko.PKey
@@ -70,6 +71,10 @@ class SshServer:
     linger_s: float = 0.0
     stdin_ended: list[bool] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    execute: Callable[[SshServer, paramiko.Channel, str], None] = field(default_factory=lambda: run)
+    sockets: Mapping[str, Callable[[], socket.socket]] = field(default_factory=dict)
+    channels: list[str] = field(default_factory=list)
+    """The kind of each channel that was asked for."""
     transports: list[paramiko.Transport] = field(default_factory=list)
     programs: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -122,13 +127,14 @@ class Visit(paramiko.ServerInterface):
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
         self._break()
+        self.server.channels.append(kind)
         if kind == STREAM_LOCAL:
             return self._dial(chanid, socket.AF_UNIX, self.transport.socket_path)
         return paramiko.common.OPEN_SUCCEEDED
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.server.lines.append(command.decode())
-        self.transport.accepted.append(lambda: in_thread(run, self.server, channel, command.decode()))
+        self.transport.accepted.append(lambda: in_thread(self.server.execute, self.server, channel, command.decode()))
         return True
 
     def check_channel_direct_tcpip_request(
@@ -141,6 +147,9 @@ class Visit(paramiko.ServerInterface):
         return self._dial(chanid, socket.AF_INET, destination)
 
     def _dial(self, chanid: int, family: int, target: str | tuple[str, int]) -> int:
+        if isinstance(target, str) and target in self.server.sockets:
+            self.dialled[chanid] = self.server.sockets[target]()
+            return paramiko.common.OPEN_SUCCEEDED
         connection = socket.socket(family)
         try:
             connection.connect(target)
@@ -203,9 +212,10 @@ def in_thread(work: Callable[..., None], *args: object) -> threading.Thread:
 
 
 @contextmanager
-def listening(host_key: paramiko.PKey, client_key: paramiko.PKey) -> Iterator[SshServer]:
+def listening(host_key: paramiko.PKey, client_key: paramiko.PKey, **more: Any) -> Iterator[SshServer]:
+    """Serve on a free port. `more` are further fields."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = SshServer(host_key, client_key, listener)
+        server = SshServer(host_key, client_key, listener, **more)
         in_thread(server.serve)
         yield server
         for transport in server.transports:

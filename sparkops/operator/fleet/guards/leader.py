@@ -70,9 +70,18 @@ class GuardConnection:
 
         Raises the guard's refusal with its exit code, or ConnectionLost where no whole reply came.
         """
-        question = json.dumps({"op": op, "format": SCHEMA, **words})
+        return self.requests(op, [words], patience_s=patience_s)[0]
+
+    def requests(self, op: str, questions: Sequence[Mapping[str, Any]], *, patience_s: float = 0.0) -> list[Any]:
+        """Send requests in one round trip and return their replies in order. Raises the first error as `request`."""
+        if not questions:
+            return []
+        sent = [json.dumps({"op": op, "format": SCHEMA, **words}) for words in questions]
         with self.mutex:
-            line = retry_start(lambda: self._exchange(op, question, REPLY_S + patience_s), cancel=self.node.cancel)
+            lines = retry_start(lambda: self._exchange(op, sent, REPLY_S + patience_s), cancel=self.node.cancel)
+        return [self._reply(op, line) for line in lines]
+
+    def _reply(self, op: str, line: str) -> Any:
         try:
             reply = foreign.loads(line)
         except ValueError as error:
@@ -85,26 +94,26 @@ class GuardConnection:
         """Send one request and return its reply as `read` reads it. Raises WireError for one of another form."""
         return parsed(self.node.name, op, self.request(op, **words), read)
 
-    def _exchange(self, op: str, question: str, timeout_s: float) -> str:
-        """Return the line that replies. After any failure the next request opens a new stream."""
+    def _exchange(self, op: str, questions: Sequence[str], timeout_s: float) -> list[str]:
+        """Return the lines that reply. After any failure the next request opens a new stream."""
         try:
             reused = self._open()
-            line = self.stream.request(question, timeout_s, LIMIT + 1)
-            if reused and not line:  # the guard was replaced since the stream was opened: no request harms twice
+            lines = self.stream.requests(questions, timeout_s, LIMIT + 1)
+            if reused and not all(lines):  # the guard was replaced since the stream was opened: no request harms twice
                 self.close()
                 self._open()
-                line = self.stream.request(question, timeout_s, LIMIT + 1)
+                lines = self.stream.requests(questions, timeout_s, LIMIT + 1)
         except OSError as error:
             self.close()
             raise ConnectionLost(self.node.name, f"no reply to `{op}` from the guard: {error}") from error
         except BaseException:  # such as Ctrl-C: the reply would be taken for that of the next request
             self.close()
             raise
-        if problem := unfit(op, line, LIMIT):
+        if problem := next(filter(None, (unfit(op, line, LIMIT) for line in lines)), ""):
             self.close()
             step = f"docker logs {CONTAINER}, on {self.node.name}"
             raise ConnectionLost(self.node.name, problem, next_step=step)
-        return line
+        return lines
 
     def _open(self) -> bool:
         try:
@@ -193,9 +202,14 @@ class Leader(GuardConnection):
                 return send()
         return send()
 
-    def key_of(self, node: str) -> tuple[str, int]:
-        """Return the key (hex) with which orders to a node's guard are signed, and the term of the last rebuild."""
-        return self.read("key", lambda reply: (str(reply["key"]), int(reply["term"])), node=node)
+    def keys_of(self, nodes: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Return by node the key (hex) with which orders to its guard are signed, and the term of the last rebuild."""
+        replies = self.requests("key", [{"node": node} for node in nodes])
+
+        def read(reply: Any) -> tuple[str, int]:
+            return str(reply["key"]), int(reply["term"])
+
+        return {node: parsed(self.node.name, "key", reply, read) for node, reply in zip(nodes, replies, strict=True)}
 
     def set_peers(
         self,

@@ -19,7 +19,7 @@ from sparkops.node.docker.commands import host_paths
 from sparkops.node.member import Member
 from sparkops.operator.fleet.connected import Connected
 from sparkops.operator.fleet.guards import leases, mismatch
-from sparkops.operator.fleet.guards.leader import GuardConnection, Leader, connect_guard, leading
+from sparkops.operator.fleet.guards.leader import GuardConnection, connect_guard, leading
 from sparkops.operator.fleet.guards.mismatch import Mismatch
 from sparkops.operator.fleet.parallel import all_or_raise, on_each
 from sparkops.serving.service_state import needed_nodes
@@ -65,8 +65,11 @@ def introduce(
     addresses = (*addresses_of(connected.member(gateway)), *besides)
     sent = settings.request if former is None else {**settings.request, "former": sorted(former)}
     with leading(connected.member(gateway)) as leader:
+        keys, leads = leader.keys_of(others), leader.node.name
         all_or_raise(
-            on_each(others, lambda name: _join(leader, connected.member(name), addresses, sent), connected.cancel)
+            on_each(
+                others, lambda name: _join(leads, keys[name], connected.member(name), addresses, sent), connected.cancel
+            )
         )
         peers = _addresses(fleet, (name for name in fleet.nodes if name != gateway))
         leader.set_peers(peers, besides, peers.keys() - connected.members, **settings.request)
@@ -144,8 +147,10 @@ def _terms(member: Member) -> Mapping[str, int]:
         return opened.terms()
 
 
-def _join(leader: Leader, member: Member, gateway: Sequence[str], settings: Mapping[str, Any]) -> None:
-    key, term = leader.key_of(member.name)
+def _join(
+    leader: str, keyed: tuple[str, int], member: Member, gateway: Sequence[str], settings: Mapping[str, Any]
+) -> None:
+    key, term = keyed
     with connect_guard(member) as opened:
         paths = sorted(host_paths(member.config))
-        opened.join(leader.node.name, key, term, gateway, paths=paths, **settings)
+        opened.join(leader, key, term, gateway, paths=paths, **settings)

@@ -41,7 +41,7 @@ def run(
     findings = [*checks.equipment(fabric, facts)]
     images: dict[str, str] = {}
     if ranks:
-        inspects = {node: connected.members[node].engine.trusted(ranks.image) for node in fabric.ranks}
+        inspects = connected.only([*fabric.ranks]).all(lambda member: member.engine.trusted(ranks.image))
         images = {node: inspect["Id"] for node, inspect in inspects.items() if inspect}
         findings += [*checks.same_driver(fabric, facts), *checks.same_image(ranks.image, ranks.recipe, inspects)]
     broken = _try(connected, [*checks.paths(fabric, facts)], report)

@@ -71,7 +71,7 @@ def test_a_guard_replies_to_every_request_of_the_protocol(tmp_path: Path) -> Non
         assert leader.state("chat").journal == serving().journal
         assert leader.state("other") == replace(leader.state("other"), journal=Journal("other", "n1"))
         leader.give_secret("chat", "ray-q-blue", "t0k3n")
-        assert leader.key_of("n2") == ("key of n2", 0)
+        assert leader.keys_of(["n2", "n3"]) == {"n2": ("key of n2", 0), "n3": ("key of n3", 0)}
         leader.join("n1", "k", 3, ["10.0.0.1"], **GuardSettings().request)
         leader.set_peers({"n2": ("10.0.0.2", 10844)}, monitoring=None, webhook=None)
         assert leader.intend("chat", Hold("i1", 7, "fair")) == Decision("accepted")
@@ -104,7 +104,7 @@ ASKS: dict[str, Callable[[Leader], object]] = {
     "cordon": Leader.cordon,
     "events": lambda leader: leader.events("chat"),
     "intend": lambda leader: leader.intend("chat", Hold("i1", 7, "fair")),
-    "key": lambda leader: leader.key_of("n2"),
+    "key": lambda leader: leader.keys_of(["n2"]),
 }
 
 
