@@ -215,7 +215,7 @@ MISTAKES = [
     Mistake(
         "deploy q --mode across-ish --dry-run",
         2,
-        "--mode: unknown mode across-ish, expected one of: beside, across, in-place",
+        "--mode: unknown mode across-ish, expected one of: beside, across, rolling, in-place",
         retyped="deploy q --mode beside --dry-run",
         leads=(0, 5),
     ),
