@@ -44,7 +44,8 @@ SEAT = Seat("127.0.0.1", "127.0.0.1", peers=("127.0.0.1", "127.0.0.2"))
 
 def pair(guard: Here, token: bytes = b"secret token") -> Deployment:
     """A release whose rank here is the second of two."""
-    data: dict[str, Any] = {"name": "f-pair", "service": "pair", "serve": {"tensor_parallel": 2, "shm_gib": 0.1}}
+    serve = {"tensor_parallel": 2, "executor": "ray", "shm_gib": 0.1}
+    data: dict[str, Any] = {"name": "f-pair", "service": "pair", "serve": serve}
     recipe: Recipe = examples.recipe(**data)
     return guard.deployment(recipe, index=1, seat=SEAT, token=engine_spec.token_digest(token))
 
