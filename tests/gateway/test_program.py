@@ -50,6 +50,11 @@ def test_a_lone_server_has_no_check_of_haproxys_own(disk: Any) -> None:
     disk.compose({})
 
     assert "  server s1 10.0.0.1:8001\n" in disk.read(disk.NEXT)
+    names = disk.rows(disk.read(disk.RELEASES))
+    assert {key: name for key, name in names.items() if name != "-"} == {
+        "be_chat_blue": "chat-1",
+        "be_chat_blue/s1": "chat-1",
+    }
 
 
 def test_a_sticky_service_is_found_by_its_file(disk: Any) -> None:

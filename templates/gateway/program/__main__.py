@@ -69,7 +69,7 @@ def point(service: str, slot: str, release: str, *addresses: str) -> None:
         target: Pointed = {
             "release": release,
             "servers": servers,
-            "releases": [named.get(server, "") for server in servers],
+            "releases": [own if (own := named.get(server, "")) != release else "" for server in servers],
         }
         disk.remember(backend, target)
         haproxy.set_servers(backend, servers, serves=serves)

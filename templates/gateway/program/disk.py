@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -40,7 +41,7 @@ class Pointed(TypedDict):
 
     The first place is that of a lone server, which HAProxy does not check: its guard knows more, and there is no other.
     Of several, one that fails its checks gets no requests; they have the other places.
-    `releases`: those of the servers, by place, while replicas are replaced one after another.
+    `releases`: by place, those of servers with another one, while replicas are replaced one after another.
     """
 
     release: str
@@ -189,7 +190,7 @@ def backends() -> list[str]:
 def pointed(backend: str) -> Pointed:
     """Return the last release and servers of a slot."""
     nothing: Pointed = {"release": "-", "servers": [], "releases": []}
-    return {**nothing, **kept()["slots"].get(backend, nothing)}  # an earlier version kept no releases of servers
+    return {**nothing, **kept()["slots"].get(backend, nothing)}  # an earlier version kept no `releases`
 
 
 def remember(backend: str, slot: Pointed | None) -> None:
@@ -289,8 +290,11 @@ def compose(running: dict[str, str]) -> None:
 def named(backend: str) -> dict[str, str]:
     """Return the release of a slot and of each of its places, by the name that HAProxy has for it."""
     slot = pointed(backend)
-    places = slot["releases"] + [""] * (1 + SERVERS - len(slot["releases"]))
-    return {backend: slot["release"], **{f"{backend}/s{place}": name or "-" for place, name in enumerate(places, 1)}}
+    names = {backend: slot["release"]}
+    free = [""] * (1 + SERVERS)
+    for place, (_, server, own) in enumerate(zip_longest(free, slot["servers"], slot["releases"], fillvalue=""), 1):
+        names[f"{backend}/s{place}"] = own or slot["release"] if server else "-"
+    return names
 
 
 def settle() -> None:
@@ -306,11 +310,11 @@ def settle() -> None:
 
 def filled(text: str) -> Iterator[str]:
     """Yield the configuration with the servers of each slot."""
-    backend, slots = "", kept()["slots"]
+    lone, several, slots = "", list[str](), kept()["slots"]
     for line in text.splitlines():
         if line.startswith("backend "):
             backend = line.split()[1]
-        lone, *several = (slots[backend]["servers"] if backend in slots else []) or [""]
+            lone, *several = (slots[backend]["servers"] if backend in slots else []) or [""]
         if line.startswith("  server s1 ") and lone:
             yield f"  server s1 {lone}"
         elif line.startswith("  server-template "):

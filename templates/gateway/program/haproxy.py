@@ -125,7 +125,11 @@ def places(backend: str) -> list[dict[str, str]]:
 
 def ready(backend: str) -> list[str]:
     """Return the addresses of a slot's servers that take requests, by place; empty where a place takes none."""
-    addresses = [server["addr"] if server["status"] not in IDLE else "" for server in places(backend)]
+    return _trimmed([server["addr"] if server["status"] not in IDLE else "" for server in places(backend)])
+
+
+def _trimmed(addresses: list[str]) -> list[str]:
+    """Return addresses by place without the free places after the last one."""
     while addresses and not addresses[-1]:
         addresses.pop()
     return addresses
@@ -179,9 +183,7 @@ def arranged(backend: str, addresses: list[str]) -> list[str]:
         raise Refused(f"{backend}: no place for {' '.join(coming)} before requests have ended")
     for place, address in zip(free, coming, strict=False):
         fixed[place] = address
-    while not fixed[-1]:
-        fixed.pop()
-    return fixed
+    return _trimmed(fixed)
 
 
 def sessions(backend: str, spared: frozenset[str] | None = None) -> int:

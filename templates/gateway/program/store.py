@@ -11,7 +11,7 @@ from struct import Struct
 
 MAGIC = b"gateway1"
 HEADER = Struct(">8sQQ32s")  # magic, number of the write, length of the data, SHA-256 of these three and the data
-SPAN = 128 * 1024  # bytes of a slot, whole blocks of any disk: 64 services with eight servers in each slot take 60 KiB
+SPAN = 128 * 1024  # bytes of a slot, whole blocks of any disk: 64 services with 16 servers in each slot take 70 KiB
 READS, PAUSE_S = 5, 0.02  # a reader may meet two writes, one to each slot
 
 
