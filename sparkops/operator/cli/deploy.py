@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from json import dumps
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -139,8 +139,19 @@ def plan(
 
     Example: sparkops plan 122b-autoround
     """
-    options: dict[str, Any] = {"replicas": replicas, "wait": wait, "set_": set_, "json": json}
-    deploy(context, recipe, node, blue_green, mode, allow_downtime, dry_run=True, **options)
+    deploy(
+        context,
+        recipe,
+        node,
+        blue_green,
+        mode,
+        allow_downtime,
+        replicas=replicas,
+        wait=wait,
+        set_=set_,
+        dry_run=True,
+        json=json,
+    )
 
 
 def deploy(

@@ -21,8 +21,9 @@ from sparkops.operator.fleet.network.topology import Fabric
 from sparkops.serving.memory.bound import HOST_GIB
 from sparkops.serving.memory.pools import Pool, pools
 from sparkops.swap.journal import present
-from sparkops.swap.model import PHASES, Deployment, Mode, Phase, RankSpec, Replica
+from sparkops.swap.model import PHASES, Deployment, Limits, Mode, Phase, RankSpec, Replica
 
+FEWER = "Run fewer with --replicas, or free memory on other nodes."
 MOST_REASONS = 24
 """Lines of a refusal."""
 MOST_NETWORKS = 100
@@ -51,6 +52,10 @@ class DeployOptions:
     """Whether a release that serves starts anew."""
     replicas: int | Literal["all"] | None = None
     """Copies of the release; None: as the recipe says."""
+
+    def wanted(self, release: Release) -> int | Literal["all"]:
+        """Return how many copies a release is to have."""
+        return self.replicas or release.recipe.serve.replicas
 
 
 def nodes_of(deployment: Deployment) -> tuple[str, ...]:
@@ -354,8 +359,9 @@ class Plan:
             stay = " and ".join(replica.ranks[0].node for replica in self.stays)
             yield f"untouched: {stay}"
         if self.mode is Mode.ROLLING and self.leaving:
-            least = self.release.recipe.swap.min_serving or len(present(self.source).replicas) - 1
-            yield f"one after another: {least} of {len(present(self.source).replicas)} serve at any time"
+            count = len(present(self.source).replicas)
+            least = Limits(min_serving=self.release.recipe.swap.min_serving).least(count)
+            yield f"one after another: {least} of {count} serve at any time"
 
 
 def _nodes(count: int) -> str:
@@ -370,7 +376,7 @@ def plan(
     Raises Busy where nothing fits, or only with downtime, until an engine has stopped that is being stopped.
     """
     busy: Busy | None = None
-    wanted = options.replicas or release.recipe.serve.replicas
+    wanted = options.wanted(release)
     fitting = list[Plan]()
     nodes = options.nodes or tuple(release.recipe.nodes) or tuple(observed)
     missing = [name for name in nodes if name not in observed]
@@ -383,7 +389,7 @@ def plan(
             if wanted == "all" and _serves_on(fitting):
                 return _together(fitting)
             refused.append(_too_few(fitting, wanted))
-            steps.append("Run fewer with --replicas, or free memory on other nodes.")
+            steps.append(FEWER)
             fitting = []
         if busy and option.mode is Mode.IN_PLACE:
             break
@@ -419,7 +425,7 @@ def plan(
         return Plan(Mode.ROLLING, (), {}, current, options, rules, stays, release)
     if fitting:
         refused.append(_too_few(fitting, wanted))
-        steps.append("Run fewer with --replicas, or free memory on other nodes.")
+        steps.append(FEWER)
     if busy:
         raise busy
     up = _up(release, options)
@@ -478,7 +484,8 @@ def _up(release: Release, options: DeployOptions) -> str:
     nodes = (word for name in options.nodes for word in ("--node", name))
     mode = ("--mode", options.mode.value) if options.mode else ()
     downtime = ("--allow-downtime",) if options.allow_downtime else ()
-    more = quote(*nodes, *mode, *downtime)
+    replicas = ("--replicas", str(options.replicas)) if options.replicas else ()
+    more = quote(*nodes, *mode, *downtime, *replicas)
     return f"sparkops up {release.recipe.typed}{f' {more}' if more else ''}"
 
 
@@ -490,7 +497,7 @@ def _wait(problems: list[SparkopsError]) -> Busy | None:
 
 def _no_way(release: Release, nodes: tuple[str, ...], options: DeployOptions) -> str:
     size = release.recipe.serve.ranks
-    wanted = options.replicas or release.recipe.serve.replicas
+    wanted = options.wanted(release)
     size *= 1 if wanted == "all" else wanted
     if len(nodes) < size:
         return f"{size} nodes needed, available: {', '.join(nodes) or 'none'}"
@@ -504,7 +511,7 @@ def _options(
     nodes = [name for name in options.nodes if name in observed]
     slot = current.slot.other if current.slot else Slot.BLUE
     source = current.source
-    wanted = options.replicas or release.recipe.serve.replicas
+    wanted = options.wanted(release)
     stays = _staying(source, release, options, wanted) if source and not options.anew else ()
     several = source is not None and (len(source.replicas) > 1 or wanted != 1)
     if source and len(stays) == wanted and len(source.replicas) > len(stays) and options.mode in (None, Mode.ROLLING):
@@ -528,7 +535,7 @@ def _staying(
         replica
         for replica in source.replicas
         if release_of_container(replica.ranks[0].container) == release.id
-        and (not options.nodes or {rank.node for rank in replica.ranks} <= {*options.nodes})
+        and (not options.nodes or replica.nodes <= {*options.nodes})
     ]
     return tuple(own if wanted == "all" else own[:wanted])
 

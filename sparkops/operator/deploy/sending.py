@@ -36,7 +36,7 @@ from sparkops.serving.startup import estimate
 from sparkops.swap import trouble
 from sparkops.swap.intents import CHANGED, Cancel, Deploy, EndWarm, Forget, Hold, Intent, Promote, Stop, changing
 from sparkops.swap.journal import ROLLBACK, Journal, present
-from sparkops.swap.model import Deployment, Mode, Replica
+from sparkops.swap.model import Deployment, Mode
 from sparkops.swap.plan import EffectPlan
 
 CHANGED_TRIES = 5
@@ -158,8 +158,7 @@ def _named(release: Release, options: DeployOptions) -> tuple[str, ...]:
 
 def _serves(state: ServiceState, release: Release, options: DeployOptions) -> bool:
     """Return whether a deploy has nothing to do."""
-    replicas = options.replicas or release.recipe.serve.replicas
-    return service_state.serves(state, release.id, _named(release, options), replicas)
+    return service_state.serves(state, release.id, _named(release, options), options.wanted(release))
 
 
 def _known(operation: Operation, leader: Leader, service: str) -> ServiceState:
@@ -325,12 +324,8 @@ def _return_to(
 def _again(service: str, deployed: Deployment, options: DeployOptions) -> tuple[Release, DeployOptions]:
     """Return the release of a deployment, and the options of its deploy where it ran. Raises PlanRefused."""
     nodes = options.nodes or tuple(node for node in nodes_of(deployed) if node not in options.without)
-    replicas = options.replicas or len(deployed.less(_on(deployed, options.without)).replicas) or 1
-    return kept_release(deployed, service), replace(options, nodes=nodes, replicas=replicas)
-
-
-def _on(deployed: Deployment, nodes: Collection[str]) -> list[Replica]:
-    return [replica for replica in deployed.replicas if any(rank.node in nodes for rank in replica.ranks)]
+    left = sum(replica.nodes.isdisjoint(options.without) for replica in deployed.replicas)
+    return kept_release(deployed, service), replace(options, nodes=nodes, replicas=options.replicas or left or 1)
 
 
 def _return_to_warm(journal: Journal, warm: Deployment, options: DeployOptions) -> Deploy:
