@@ -423,7 +423,7 @@ def _of_replicas(service: ServiceReport) -> Iterator[Drift]:
     if any(journal.unfinished for journal in service.journals) or not service.led:
         return
     down = [rank for rank in service.down if rank.source is Source.SEEN and not rank.container.rank]
-    total = len({place for place in service.sharing if place[1].endswith("-r0")})
+    total = len(service.shared.replicas) if service.shared else 0
     for rank in down if len(down) < total else ():
         detail = f"{service.name}: {len(down)} of {total} replicas do not answer: {rank.container.name}"
         step = f"sparkops logs {service.name} --node {rank.container.node}"

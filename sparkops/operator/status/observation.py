@@ -177,27 +177,35 @@ class ServiceReport:
         """The containers that decide the state: those of the active release, if they run or are unknown; else all."""
         if self.active is None:
             return self.ranks
-        if self.sharing:
-            return [rank for rank in self.ranks if rank_place(rank) in self.sharing]
+        if sharing := self.sharing:
+            return [rank for rank in self.ranks if rank_place(rank) in sharing]
         active = [rank for rank in self.ranks if _place(rank.container) == self.active]
         return self.live_ranks or (active if any(rank.source is Source.UNKNOWN for rank in active) else self.ranks)
 
     @property
+    def shared(self) -> Deployment | None:
+        """What has the traffic, where that is several replicas, or those that serve while others are replaced."""
+        for journal in self.intended:
+            serving, swap = traffic(journal), journal.swap
+            if serving and (len(serving.replicas) > 1 or (swap and swap.kept)):
+                return serving
+        return None
+
+    @property
     def sharing(self) -> frozenset[tuple[str, str]]:
-        """The places of the ranks between which requests are shared; empty where one replica has them all."""
-        serving = (traffic(journal) for journal in self.intended)
-        several = (item for item in serving if item and len(item.replicas) > 1)
-        return frozenset(rank.place for item in several for rank in item.ranks)
+        """The places of the ranks of `shared`; empty without it."""
+        return frozenset(rank.place for rank in self.shared.ranks) if self.shared else frozenset()
 
     @property
     def down(self) -> tuple[RankReport, ...]:
-        """The ranks of several replicas that should answer and do not."""
-        return tuple(rank for rank in self.ranks if rank_place(rank) in self.sharing and rank.health is not Health.OK)
+        """The ranks of `shared` that do not answer."""
+        sharing = self.sharing
+        return tuple(rank for rank in self.ranks if rank_place(rank) in sharing and rank.health is not Health.OK)
 
     def serves(self, rank: RankReport) -> bool:
         """Return whether requests go to the replica of a rank."""
-        if self.sharing:
-            return rank_place(rank) in self.sharing
+        if sharing := self.sharing:
+            return rank_place(rank) in sharing
         live = self.live.container if self.live else None
         return live is not None and _place(rank.container) == _place(live)
 
@@ -228,7 +236,7 @@ class ServiceReport:
 
     def with_unread(self, read: Collection[str]) -> ServiceReport:
         """Return the report with the containers that the journals have on nodes other than `read`."""
-        places, found = {(rank.container.node, rank.container.name) for rank in self.ranks}, list[RankReport]()
+        places, found = {*map(rank_place, self.ranks)}, list[RankReport]()
         for deployment in self._deployments:
             for replica in deployment.replicas:
                 for index, rank in enumerate(replica.ranks):
