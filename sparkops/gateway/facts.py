@@ -154,18 +154,18 @@ class Worker:
 
     def serving(self, backend: str) -> tuple[str, ...]:
         """Return the addresses of the servers that take requests."""
-        servers = (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")
-        return tuple(row["addr"] for row in servers if row["status"] not in IDLE)
+        return tuple(row["addr"] for row in self._servers(backend) if row["status"] not in IDLE)
 
     def down(self, backend: str) -> tuple[str, ...]:
         """Return the addresses of the servers that fail their checks."""
-        servers = (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")
-        return tuple(row["addr"] for row in servers if row["status"].startswith("DOWN"))
+        return tuple(row["addr"] for row in self._servers(backend) if row["status"].startswith("DOWN"))
 
     def left(self, backend: str, servers: Collection[str]) -> int:
         """Return the number of open requests in servers of a backend that are not among these."""
-        others = (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")
-        return sum(int(row["scur"] or 0) for row in others if row.get("addr") not in servers)
+        return sum(int(row["scur"] or 0) for row in self._servers(backend) if row.get("addr") not in servers)
+
+    def _servers(self, backend: str) -> Iterator[Mapping[str, str]]:
+        return (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")
 
     def sessions(self, backend: str) -> int:
         """Return the number of open requests of a backend."""

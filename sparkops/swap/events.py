@@ -9,7 +9,7 @@ from typing import Any
 from sparkops.names import release_of_container
 from sparkops.swap.catalogue import Code, NoticeState, noted
 from sparkops.swap.journal import Journal, Outcome, Swap
-from sparkops.swap.model import Phase
+from sparkops.swap.model import Deployment, Phase
 from sparkops.swap.trouble import next_step, reason
 
 DONE, FAILED, IN_PLACE_FAILED, NEEDS_OPERATOR = 0, 1, 6, 7
@@ -98,17 +98,17 @@ def _phase(swap: Swap) -> dict[str, Any]:
     return {
         "phase": swap.phase.value,
         "release": swap.target.release,
-        "replaces": _left(swap) if swap.source and not swap.restarts else "",
+        "replaces": _replaced(swap, swap.source) if swap.source and not swap.restarts else "",
         "nodes": [rank.node for rank in (swap.coming if swap.coming.replicas else swap.target).ranks],
         "mode": swap.way,
     }
 
 
-def _left(swap: Swap) -> str:
+def _replaced(swap: Swap, source: Deployment) -> str:
     """Return the release that leaves: of some replicas, in a deployment of two releases, theirs."""
-    if swap.leaving is None or not swap.kept:
-        return swap.source.release if swap.source else ""
-    return next((release_of_container(rank.container) for rank in swap.leaving.heads), "")
+    if not swap.kept:
+        return source.release
+    return next((release_of_container(rank.container) for rank in source.less(swap.kept).heads), "")
 
 
 def _stop(old: Journal, new: Journal) -> Iterator[SwapEvent]:

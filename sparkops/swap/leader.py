@@ -106,11 +106,15 @@ def _give_up(
         return None
     if _returns(journal, fleet):
         return WriteJournal(journal.reverted(why))
-    swap = journal.swap
-    others_serve = swap is not None and bool(swap.kept) and swap.reached(Phase.FREE)
-    if swap and others_serve and not journal.stopping:
+    if swap := _served_by_others(journal):
         return WriteJournal(journal.settled(swap.why or why))
     return None if journal.trouble else WriteJournal(journal.changed(trouble=why))
+
+
+def _served_by_others(journal: Journal) -> Swap | None:
+    """Return a swap of some replicas that may end where it is: the others serve, and what leaves has no requests."""
+    swap = journal.swap
+    return swap if swap and swap.kept and swap.reached(Phase.FREE) and not journal.stopping else None
 
 
 def _returns(journal: Journal, fleet: FleetState) -> bool:
@@ -177,10 +181,10 @@ def _recovered(journal: Journal) -> LeaderEffect | None:
 def _repair_replica(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEffect | None:
     """Restart a dead replica while others serve; the guard restarts one of a single rank that has ended."""
     dead = [replica for replica in active.replicas if _is_dead(journal, active.only([replica]), fleet)]
-    kept = tuple(replica for replica in active.replicas if replica not in dead[:1])
     if not dead or len(dead) == len(active.replicas) or journal.restarts >= RESTARTS or journal.pauses(fleet.rested_s):
         return None
-    return WriteJournal(journal.restarted(fleet.dead(journal, active.only(dead[:1])), kept))
+    restarted = active.only(dead[:1])
+    return WriteJournal(journal.restarted(fleet.dead(journal, restarted), active.less(dead[:1]).replicas))
 
 
 def _is_dead(journal: Journal, replica: Deployment, fleet: FleetState) -> bool:

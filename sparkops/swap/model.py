@@ -98,6 +98,11 @@ class Replica:
 
     ranks: tuple[RankSpec, ...]
 
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes of its ranks."""
+        return frozenset(rank.node for rank in self.ranks)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -120,6 +125,10 @@ class Limits:
     """Longest verification of a start, with every repetition."""
     min_serving: int = 0
     """Replicas that serve while others are replaced; 0: all but the one that is."""
+
+    def least(self, count: int) -> int:
+        """Return how many of `count` replicas serve while others are replaced."""
+        return min(self.min_serving or count - 1, count - 1)
 
 
 @dataclass(frozen=True, slots=True)

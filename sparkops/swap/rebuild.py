@@ -21,7 +21,7 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: i
     newest = max(copies, key=lambda copy: copy.position)
     swap, active = newest.swap, newest.active
     replicas = {replica for item in newest.deployments for replica in item.replicas}
-    gone = {replica for replica in replicas if any(rank.node in lost for rank in replica.ranks)}
+    gone = {replica for replica in replicas if replica.nodes & lost}
     dead = [item for item in newest.deployments if gone.issuperset(item.replicas)]
     places = {rank.place for rank in newest.stopped}
     ranks = dict.fromkeys(rank for item in newest.deployments for rank in item.only(gone).ranks)
@@ -59,7 +59,7 @@ def _without(journal: Journal, swap: Swap, gone: Collection[Replica]) -> Journal
 
 
 def _left(release: Deployment, gone: Collection[Replica]) -> Deployment:
-    return replace(release, replicas=tuple(replica for replica in release.replicas if replica not in gone))
+    return replace(release, replicas=release.less(gone).replicas)
 
 
 def given_up(journal: Journal) -> tuple[str, ...]:

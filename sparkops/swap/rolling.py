@@ -16,13 +16,12 @@ def next_step(active: Deployment, goal: Deployment) -> Deployment:
     """
     going = [replica for replica in active.replicas if replica not in goal.replicas]
     coming = [replica for replica in goal.replicas if replica not in active.replicas]
-    at_once = max(len(active.replicas) - goal.limits.min_serving, 1) if goal.limits.min_serving else 1
-    nodes_before = {rank.node for replica in going for rank in replica.ranks}
-    coming.sort(key=lambda replica: not nodes_before.isdisjoint(rank.node for rank in replica.ranks))
+    at_once = len(active.replicas) - goal.limits.least(len(active.replicas))
+    left = {node for replica in going for node in replica.nodes}
+    coming.sort(key=lambda replica: bool(left & replica.nodes))
     added, gone = list[Replica](), going if not coming else []
     for replica in coming:
-        nodes = {rank.node for rank in replica.ranks}
-        displaced = [old for old in going if old not in gone and nodes & {rank.node for rank in old.ranks}]
+        displaced = [old for old in going if old not in gone and replica.nodes & old.nodes]
         if added and (len(added) >= at_once or len(gone) + len(displaced) > at_once):
             break
         added, gone = [*added, replica], [*gone, *displaced]

@@ -217,7 +217,7 @@ def is_pointed(service: ServiceFacts, deployment: Deployment) -> bool:
 def down_places(service: ServiceFacts, deployment: Deployment) -> Iterator[tuple[str, str]]:
     """Yield the places of the replicas that get no requests, since they fail HAProxy's checks."""
     failing = service.slots[deployment.slot].down
-    for rank, place in zip(deployment.heads, endpoints(deployment), strict=True):
+    for rank, place in zip(deployment.heads, endpoints(deployment), strict=True) if failing else ():
         if any(_is_at(server, place) for server in failing):
             yield rank.place
 

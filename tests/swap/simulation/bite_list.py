@@ -128,7 +128,7 @@ HANDWRITTEN = (
     Fault(24, "a replica that only the leader restarts stays down", "leader",
           "return rests or bool(fleet.dead(journal, replica))", "return False"),
     Fault(24, "a return of a replica has no end", "leader",
-          "if swap and others_serve and not journal.stopping:", "if False:"),
+          "if swap := _served_by_others(journal):", "if False and (swap := _served_by_others(journal)):"),
     Fault(14, "a deploy to a node that the leader does not reach is accepted", "intents",
           "if missing else", "if False else"),
 )  # fmt: skip
