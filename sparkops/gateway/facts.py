@@ -154,15 +154,21 @@ class Worker:
 
     def serving(self, backend: str) -> tuple[str, ...]:
         """Return the addresses of the servers that take requests."""
-        return tuple(row["addr"] for row in self._servers(backend) if row["status"] not in IDLE)
+        return tuple(row["addr"] for row in self._serving(backend))
 
     def down(self, backend: str) -> tuple[str, ...]:
         """Return the addresses of the servers that fail their checks."""
-        return tuple(row["addr"] for row in self._servers(backend) if row["status"].startswith("DOWN"))
+        return tuple(row["addr"] for row in self._serving(backend) if row["status"].startswith("DOWN"))
 
     def left(self, backend: str, servers: Collection[str]) -> int:
         """Return the number of open requests in servers of a backend that are not among these."""
         return sum(int(row["scur"] or 0) for row in self._servers(backend) if row.get("addr") not in servers)
+
+    def _serving(self, backend: str) -> Iterator[Mapping[str, str]]:
+        """Yield the servers that get requests, or would if their checks passed: one that is withdrawn has no weight."""
+        for row in self._servers(backend):
+            if row["status"].split()[0] not in IDLE and row.get("weight") != "0":
+                yield row
 
     def _servers(self, backend: str) -> Iterator[Mapping[str, str]]:
         return (row for row in self.rows if row["pxname"] == backend and row["svname"] != "BACKEND")

@@ -122,3 +122,19 @@ def test_only_the_requests_of_a_server_that_has_left_are_cut(three: Live) -> Non
         for name in PORTS:
             three.finish_streams(name)
     assert load
+
+
+def test_a_server_that_was_withdrawn_belongs_to_its_slot_no_more_once_its_engine_has_stopped(three: Live) -> None:
+    with Traffic(three.url, "chat", streams=6, rate=0.0, stream_tokens=10_000) as load:
+        wait_for("streams", lambda: three.slot(BLUE).sessions == 6)
+        give(three, OLD, at("two"), at("three"))
+        three.engines["one"].stdin.close()  # type: ignore[union-attr]
+        wait_for("ended", lambda: three.slot(BLUE).left == 0)
+        time.sleep(5)  # HAProxy's checks, whose result it shows in place of what it was told
+
+        slot = three.slot(BLUE)
+        assert (set(slot.serving), slot.down) == ({f"127.0.0.1:{PORTS[name]}" for name in ("two", "three")}, ())
+        assert not three.facts.drift
+        for name in ("two", "three"):
+            three.finish_streams(name)
+    assert load

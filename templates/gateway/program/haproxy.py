@@ -125,7 +125,15 @@ def places(backend: str) -> list[dict[str, str]]:
 
 def ready(backend: str) -> list[str]:
     """Return the addresses of a slot's servers that take requests, by place; empty where a place takes none."""
-    return _trimmed([server["addr"] if server["status"] not in IDLE else "" for server in places(backend)])
+    return _trimmed([server["addr"] if takes(server) else "" for server in places(backend)])
+
+
+def takes(server: dict[str, str]) -> bool:
+    """Return whether a server gets requests, or would if its checks passed.
+
+    One that is withdrawn has no weight: its status is that of its checks, such as DOWN once its engine has stopped.
+    """
+    return server["status"].split()[0] not in IDLE and server["weight"] != "0"
 
 
 def _trimmed(addresses: list[str]) -> list[str]:
@@ -155,17 +163,18 @@ def set_servers(backend: str, servers: list[str], *, serves: bool = False) -> No
 
 
 def _server_commands(backend: str, servers: list[str], now: list[dict[str, str]], *, serves: bool) -> Iterator[str]:
-    serving = {known["addr"] for known in now if serves and known["status"] not in IDLE}
+    serving = {known["addr"] for known in now if serves and takes(known)}
     for number, known in enumerate(now, 1):
         name = f"set server {backend}/s{number}"
         wanted = servers[number - 1] if number <= len(servers) else ""
         if not wanted:
-            yield f"{name} state {'drain' if serves and int(known['scur']) else 'maint'}"
-        elif not serves or known["addr"] != wanted or known["status"] in IDLE:
+            yield f"{name} {'weight 0%' if serves and int(known['scur']) else 'state maint'}"
+        elif not serves or known["addr"] != wanted or not takes(known):
             address, _, port = wanted.rpartition(":")
             yield f"{name} addr {address.strip('[]')} port {port}"
             if number > 1:  # beside others it gets requests once its checks pass
                 yield f"{name} health {'down' if serves and wanted not in serving else 'up'}"
+            yield f"{name} weight 100%"
             yield f"{name} state ready"
 
 
@@ -175,7 +184,7 @@ def arranged(backend: str, addresses: list[str]) -> list[str]:
         return addresses
     now, fixed = places(backend), [""] * (1 + SERVERS)
     for place, known in enumerate(now):
-        if place and known["addr"] in addresses and known["status"] not in IDLE:
+        if place and known["addr"] in addresses and takes(known):
             fixed[place] = known["addr"]
     free = [place for place, known in enumerate(now) if place and not fixed[place] and not int(known["scur"])]
     coming = [address for address in addresses if address not in fixed]
