@@ -13,7 +13,7 @@ from tests.fleet.shell import FleetError, say
 from tests.lab.gpu import machine
 from tests.lab.gpu.options import Options
 
-PARTS = {1: ("one", "failures", "research"), 2: ("one", "failures", "research", "two")}
+PARTS = {1: ("one", "failures", "research"), 2: ("one", "failures", "research", "two", "replicas")}
 HELP = {
     "name": "name of the report, docs/evidence/gpu-NAME.md",
     "recipe": "recipe of tests/lab/gpu/recipes for one node: gpu-tiny (vLLM 0.23.0), gpu-tiny-0.33 or gpu-tiny-sglang",
@@ -21,6 +21,7 @@ HELP = {
     "debian": "tar of a Debian trixie root with the packages of nodes, gateway and guard",
     "base": "tar of the image that the recipe builds on, from docker save",
     "reach": "how the GPU reaches containers: runtime, cdi or devices; else the first that works",
+    "updates": "rolling updates in a row of the part replicas",
     "logs": "directory for outputs and logs",
 }
 

@@ -16,9 +16,11 @@ from sparkops.config import inventory
 from sparkops.config.node import Gpu as Way
 from tests.fleet import engine
 from tests.fleet.fleet import CHECKOUT
+from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.images import exists
 from tests.fleet.shell import docker, run
 from tests.lab.gpu import machine, models, options, wheels
+from tests.lab.gpu import nodes as two_nodes
 from tests.lab.gpu.evidence import Evidence
 from tests.lab.gpu.lab import RECIPES, Lab
 from tests.lab.gpu.machine import Gpu
@@ -157,3 +159,10 @@ def serving(lab: Lab, model: str) -> Lab:
     lab.deploy("deploy, first start", change={"model.path": model})
     lab.check_answer("ask")
     return lab
+
+
+@pytest.fixture(scope="session")
+def nodes(debian: str, evidence: Evidence) -> RealFleet:
+    """Two nodes, each with one GPU, an engine and sshd of its own."""
+    with evidence.step("two nodes made of containers, one GPU each"):
+        return two_nodes.up(HOME, debian)

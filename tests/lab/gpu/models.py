@@ -12,7 +12,7 @@ from sparkops.operator.fleet.connect import Connector
 from tests.checkpoints import TRAINER
 
 HERE = Path(__file__).parent
-PROGRAMS = {"tiny_model.py": TRAINER, "quantize.py": HERE / "quantize.py"}
+PROGRAMS = {"tiny_model.py": TRAINER, "mid_model.py": HERE / "mid_model.py", "quantize.py": HERE / "quantize.py"}
 UNPACK = """import json, pathlib, runpy, sys
 for name, text in json.load(sys.stdin).items():
     pathlib.Path("/tmp", name).write_text(text)

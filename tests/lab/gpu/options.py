@@ -25,6 +25,8 @@ class Options:
     """Tar of the image in FROM of the recipe, from `docker save`."""
     reach: str = ""
     """How the GPU reaches containers: runtime, cdi or devices; empty: the first that works."""
+    updates: str = "10"
+    """Rolling updates in a row of the part `replicas`."""
     logs: str = ".fleet/gpu/logs"
     """Directory for outputs and engine logs, scrubbed."""
 

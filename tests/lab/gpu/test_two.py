@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from sparkops.config import inventory, recipe_file
-from sparkops.node.docker.commands import gpu as gpu_options
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.fleet.fleet import run_for_all
 from tests.fleet.network import subnet
-from tests.fleet.node import FleetNode
-from tests.fleet.shell import client, docker, pipe
-from tests.lab.gpu import machine, models
+from tests.lab.gpu import models
+from tests.lab.gpu import nodes as two_nodes
 from tests.lab.gpu.conftest import HOME, build, sized
 from tests.lab.gpu.evidence import Evidence
 from tests.lab.gpu.lab import RECIPES, Lab
@@ -35,9 +28,6 @@ ANOTHER = {"vllm": {"serve.executor": "mp"}, "sglang": {"env.RELEASE": "two"}}
 """By engine: what makes another release of it. vLLM's ranks are joined by Ray at first."""
 WARM_S = 20
 RETIRED_S = 60.0
-SETUP = """ln -sf /usr/local/nvidia/bin/nvidia-smi /usr/bin/nvidia-smi
-echo /usr/local/nvidia/lib64 >/etc/ld.so.conf.d/nvidia.conf
-ldconfig"""
 
 
 @pytest.fixture(scope="module")
@@ -47,61 +37,23 @@ def recipe(given: Options) -> Path:
 
 
 @pytest.fixture(scope="module")
-def nodes(debian: str, evidence: Evidence, recipe: Path) -> RealFleet:
-    """Two nodes, each with one GPU, an engine and sshd of its own."""
-    given = [machine.devices([number]) for number in range(2)]
-    options = tuple(("--shm-size=16g", *gpu_options(config)) for config in given)
-    with evidence.step("two nodes made of containers, one GPU each"):
-        fleet = RealFleet.up(2, root=HOME, options=options, suites=(debian.split(":")[1].removesuffix("-slim"),))
-        run_for_all(partial(_prepare, recipe_file.load(recipe).image.parent), fleet.nodes)
-    return fleet
-
-
-def _prepare(parent: str, node: FleetNode) -> None:
-    """Let programs of the node find the driver, and builds the image in FROM, if this machine has it."""
-    if machine.DRIVER.is_dir():
-        node.exec("sh", "-ec", SETUP)
-    if docker("image", "ls", "--quiet", parent):
-        pipe((client(), "save", parent), (client(), "exec", "--interactive", node.container, "docker", "load"))
-    # By Docker, as its engines are: `node.exec` is not bound to the devices of the container.
-    shown = docker("exec", node.container, "nvidia-smi", "--list-gpus")
-    assert shown.count("GPU ") == 1, shown
-
-
-@pytest.fixture(scope="module")
 def pair(
     nodes: RealFleet, recipe: Path, given: Options, index: int | None, gpus: tuple[Gpu, ...], evidence: Evidence
 ) -> Lab:
     """The image on both nodes with the tiny model, and the recipe of a replica over both."""
-    data = yaml.safe_load(nodes.inventory.read_text())
-    data |= {"known_hosts": str(nodes.home / "known_hosts"), "gateway": {"node": "node-1"}}
-    data["defaults"]["ssh_key"] = str(nodes.ssh_key)
-    data["build"] = build(given, index, str(subnet(nodes.name)[1]))
-    data["fabric"] = {"allow_tcp": True}
-    for number, name in enumerate(data["nodes"]):
-        data["nodes"][name] |= machine.devices([number]).model_dump(include={"gpu", "gpu_devices", "gpu_mounts"})
-    file = nodes.home / "two.yaml"
-    file.write_text(yaml.safe_dump(data))
+    with evidence.step("the parent image on both nodes"):
+        two_nodes.give(nodes, recipe_file.load(recipe).image.parent)
+    section = build(given, index, str(subnet(nodes.name)[1]))
+    file = two_nodes.inventory(nodes, "two.yaml", build=section, fabric={"allow_tcp": True})
     cli = Cli(file, HOME, env={"PATH": os.environ["PATH"]})
-    shells = {node.name: _client(node) for node in nodes.nodes}
-    address = nodes.node("node-1").address
+    address = nodes.node(two_nodes.GATEWAY).address
     settings = {**sized(gpus), "swap.keep_old_s": str(WARM_S)}
-    lab = Lab(cli, evidence, shells, recipe, "gpu-tp2", 8500, address, settings)
+    lab = Lab(cli, evidence, two_nodes.clients(nodes), recipe, "gpu-tp2", 8500, address, settings)
     built = lab.run("build the CUDA image on both nodes", "build", str(lab.recipe), "--json", timeout=3600).json
     with evidence.step("train the tiny model in the image on both nodes"):
-        for name in data["nodes"]:
-            models.make(inventory.load(file), name, built["tag"], "tiny_model.py", "/out/tiny-qwen3")
+        for node in nodes.nodes:
+            models.make(inventory.load(file), node.name, built["tag"], "tiny_model.py", "/out/tiny-qwen3")
     return lab
-
-
-def _client(node: FleetNode) -> Any:
-    def run(*argv: str, both: bool = False) -> str:
-        words = (client(), "exec", node.container, "docker", *argv)
-        if not both:
-            return node.exec("docker", *argv)
-        return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
-
-    return run
 
 
 def test_a_pair_joins_two_gpus_and_another_one_takes_over_beside_it_under_load(pair: Lab) -> None:
