@@ -179,22 +179,27 @@ def _recovered(journal: Journal) -> LeaderEffect | None:
 
 
 def _repair_replica(journal: Journal, active: Deployment, fleet: FleetState) -> LeaderEffect | None:
-    """Restart a dead replica while others serve; the guard restarts one of a single rank that has ended."""
+    """Restart a replica that is dead or answers garbage while others serve.
+
+    The guard restarts one of a single rank that has ended. Of a single replica, garbage is left to an operator: it may
+    be better than nothing.
+    """
     dead = [replica for replica in active.replicas if _is_dead(journal, active.only([replica]), fleet)]
     if not dead or len(dead) == len(active.replicas) or journal.restarts >= RESTARTS or journal.pauses(fleet.rested_s):
         return None
     restarted = active.only(dead[:1])
-    return WriteJournal(journal.restarted(fleet.dead(journal, restarted), active.less(dead[:1]).replicas))
+    why = fleet.dead(journal, restarted) or fleet.garbled(journal, restarted)
+    return WriteJournal(journal.restarted(why, active.less(dead[:1]).replicas))
 
 
 def _is_dead(journal: Journal, replica: Deployment, fleet: FleetState) -> bool:
-    """Return whether only the leader can restart a replica: its watch takes it for dead, or one of its ranks rests."""
+    """Return whether only the leader can restart a replica: a rank rests, or its watch finds it dead or garbled."""
     known = [fleet.engine(journal, rank) for rank in replica.ranks]
     if any(engine is None or engine.by_hand for engine in known):
         return False
     late = not replica.alone or fleet.waited_s >= replica.limits.unknown_s  # else its guard starts it
     rests = late and fleet.all(journal, replica.ranks, RUNNING) is Answer.NO
-    return rests or bool(fleet.dead(journal, replica))
+    return rests or bool(fleet.dead(journal, replica) or fleet.garbled(journal, replica))
 
 
 def _repair(journal: Journal, active: Deployment, fleet: FleetState, gateway: GatewayView) -> LeaderEffect | None:

@@ -466,8 +466,7 @@ def _replicas_live(world: World, needed: Deployment) -> Iterator[str]:
         if not broken & {*places} and not any(node in lost or (node, "") in broken for node, _ in places)
     ]
     why = needs_operator(journal, world.fleet(world.leader))
-    garbled = any(engine.health is Health.WRONG for _, engine in world.engines())  # as of a release of one replica
-    if left and why and not garbled:
+    if left and why:
         yield f"19: after faults that are gone, an operator is needed: {why}"
     served = {*gateway.site(gateway.active)[1]} if gateway.active else set()
     down = [places[0][1] for places in left if places not in served or not _replica_serves(world, places)]

@@ -116,18 +116,19 @@ def test_a_stop_waits_for_the_requests_of_a_withdrawn_replica_too() -> None:
     assert story.settle().running == []
 
 
-@pytest.mark.parametrize("where", ["dead", "ended"])
+@pytest.mark.parametrize("where", ["dead", "garbled", "ended"])
 def test_a_replica_that_only_the_leader_restarts_is_restarted_while_the_other_serves(where: str) -> None:
     story = Story.of("rolling").settle()
-    if where == "dead":
-        story.fault("b2-r0 is hung")
+    if where != "ended":
+        story.fault(f"b2-r0 is {'hung' if where == 'dead' else 'wrong'}")
     else:
         story.stop_by_hand("b2-r0")
     while story.step():
         assert "b3-r0" in served(story)
 
-    assert story.running == (["b2-r0", "b3-r0"] if where == "dead" else ["b3-r0"])
-    assert story.journal.restarts == (1 if where == "dead" else 0) <= RESTARTS
+    assert story.running == (["b3-r0"] if where == "ended" else ["b2-r0", "b3-r0"])
+    assert story.journal.restarts == (0 if where == "ended" else 1) <= RESTARTS
+    assert not story.journal.trouble
 
 
 def test_more_replicas_leave_the_others_untouched() -> None:
