@@ -19,7 +19,8 @@ ALL = ("--node", "node-1", "--node", "node-2", "--node", "node-3")
 ROLLING = ("--mode", "rolling")
 RATE = 200.0
 UPDATES = 10
-PHASES = (Phase.PREPARE, Phase.QUIESCE, Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH, Phase.BAKE, Phase.PROMOTE)
+PHASES = (Phase.PREPARE, Phase.QUIESCE, Phase.START, Phase.LOAD, Phase.VERIFY, Phase.SWITCH, Phase.BAKE)
+"""Not the promotion: that of a replica is over before a look at the journal would see it."""
 
 
 @pytest.fixture(scope="module")
