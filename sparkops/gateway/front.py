@@ -13,12 +13,10 @@ from sparkops.swap.model import Deployment
 
 def endpoints(deployed: Deployment) -> tuple[Endpoint, ...]:
     """Return where each replica answers. Raises ValueError for a spec of another version."""
-    specs = [(rank, engine_spec.of(rank)) for rank in deployed.heads]
-    names = [release_of_container(rank.container) for rank in deployed.heads]
-    mixed = len({*names}) > 1  # while replicas are replaced one after another
+    specs = ((rank, engine_spec.of(rank)) for rank in deployed.heads)
+    # While replicas are replaced one after another, each may be of another release than the deployment.
     return tuple(
-        Endpoint(spec.address, spec.rank(rank.node).port, name if mixed else deployed.release)
-        for (rank, spec), name in zip(specs, names, strict=True)
+        Endpoint(spec.address, spec.rank(rank.node).port, release_of_container(rank.container)) for rank, spec in specs
     )
 
 

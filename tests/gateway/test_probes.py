@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,8 @@ def released(port: int, release: str = OLD, slot: Slot = BLUE) -> Deployment:
     data = recipe(**service).model_dump(mode="json", exclude_defaults=True)
     given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": slot, "index": 0, "jobs": 1}
     spec = EngineSpec.model_validate({**given, "address": "127.0.0.1", "node": {"transport": "local"}})
-    deployment = Deployment(release, slot, (Replica((rank_spec(spec, "n1"),)),))
+    rank = replace(rank_spec(spec, "n1"), container=f"{release}-{slot}-r0")
+    deployment = Deployment(release, slot, (Replica((rank,)),))
     assert endpoints(deployment) == (Endpoint("127.0.0.1", port, release),)
     return deployment
 

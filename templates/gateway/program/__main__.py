@@ -72,11 +72,11 @@ def point(service: str, slot: str, release: str, *addresses: str) -> None:
             "releases": [own if (own := named.get(server, "")) != release else "" for server in servers],
         }
         disk.remember(backend, target)
-        haproxy.set_servers(backend, servers, serves=serves)
         had = haproxy.rows(RELEASES)
         for key, name in disk.named(backend).items():
-            if had.get(key) != name:
+            if name != "-" and had.get(key) != name:  # what leaves still answers the requests that it has
                 haproxy.set_row(RELEASES, key, name)
+        haproxy.set_servers(backend, servers, serves=serves)
         if serves and before["servers"] != servers:  # old workers do not have these servers
             haproxy.waiting()
             give(service, backend)

@@ -113,7 +113,14 @@ def released(address: str) -> Deployment:
     node = {"transport": "local", "gpu": "none"}
     given = {"recipe": data, "inputs": INPUTS, "image": IMAGE_ID, "slot": Slot.BLUE, "index": 0, "node": node}
     spec = EngineSpec.model_validate({**given, "address": address, "jobs": 2})
-    return Deployment("q-1", Slot.BLUE, (Replica((rank_spec(spec, "n1"),)),))
+    return Deployment("q-1", Slot.BLUE, (Replica((replace(rank_spec(spec, "n1"), container="q-1-blue-r0"),)),))
+
+
+def test_each_replica_is_named_by_its_own_release_also_the_only_one_of_a_deployment() -> None:
+    """While a failed step of a rolling update returns, what serves is of the old release."""
+    target = replace(released("10.0.0.1"), release="q-2")
+
+    assert [place.release for place in endpoints(target)] == ["q-1"]
 
 
 @pytest.mark.parametrize(
