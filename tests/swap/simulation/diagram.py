@@ -4,48 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkops.names import Slot
 from sparkops.swap.fleet_state import FleetState, GatewayView
 from sparkops.swap.journal import Journal
 from sparkops.swap.leader import failure
-from sparkops.swap.model import PHASES, Answer, Deployment, Mode, Phase
+from sparkops.swap.model import PHASES, Answer, Phase
 from tests.places import ROOT
-from tests.swap.simulation.scenarios import deployment
+from tests.swap.simulation.scenarios import MODES, ROLLING
 
 PAGE = ROOT / "docs/swap.md"
 BEGIN, END = "<!-- made by tests.swap.simulation.diagram -->\n", "<!-- end -->\n"
-NODES = {
-    Mode.FIRST: (None, "n2"),
-    Mode.BESIDE: ("n2", "n2"),
-    Mode.ACROSS: ("n2", "n3"),
-    Mode.IN_PLACE: ("n2", "n2"),
+TITLES = {
+    "first": "First deploy",
+    "across": "Beside and across",
+    "in-place": "In place",
+    "rolling": "Rolling, each step",
 }
-TITLES = {Mode.FIRST: "First deploy", Mode.ACROSS: "Beside and across", Mode.IN_PLACE: "In place"}
+"""By shape of a swap."""
 
 
 def diagram() -> str:
     """Each mode as a flowchart: solid arrows for success, dotted ones for a failure."""
     return "\n".join(
-        f"**{title}**\n\n```mermaid\nflowchart LR\n{_chart(mode)}\n```\n" for mode, title in TITLES.items()
+        f"**{title}**\n\n```mermaid\nflowchart LR\n{_chart(shape)}\n```\n" for shape, title in TITLES.items()
     )
 
 
-def _chart(mode: Mode) -> str:
+def _chart(shape: str) -> str:
     """One chain of the phases, then one line for each end that failures of some phases have in common."""
     chain: list[str] = []
     failing: dict[str, list[str]] = {}
-    for journal in _phases(_begun(mode)):
+    last = "done([done])"
+    for journal in _phases(_begun(shape)):
         assert journal.swap is not None
+        last = "done([next step, or done])" if journal.swap.goal else last
         chain.append(_box(journal.swap.phase))
         if back := _failed(journal):
             failing.setdefault(back, []).append(journal.swap.phase.name.lower())
-    lines = [" --> ".join([*chain, "done([done])"])]
+    lines = [" --> ".join([*chain, last])]
     lines += [f"{' & '.join(phases)} -.-> {back}" for back, phases in failing.items()]
     return "\n".join(f"  {line}" for line in lines)
 
 
 def _phases(journal: Journal) -> Iterator[Journal]:
-    while journal.swap:
+    """Yield the journal in each phase of the swap, or of its first step."""
+    key = journal.swap.key if journal.swap else ""
+    while journal.swap and journal.swap.key == key:
         yield journal
         journal = journal.advanced()
 
@@ -54,11 +57,9 @@ def _box(phase: Phase) -> str:
     return f"{phase.name.lower()}[{phase}]"
 
 
-def _begun(mode: Mode) -> Journal:
-    old_node, node = NODES[mode]
-    old: Deployment | None = deployment("a", Slot.BLUE, old_node) if old_node else None
-    journal = Journal("chat", "n1", active=old)
-    return journal.begun("i", mode, deployment("b", Slot.GREEN, node), automatic=True)
+def _begun(shape: str) -> Journal:
+    old, new, mode = {**MODES, **ROLLING}[shape]
+    return Journal("chat", "n1", active=old).begun("i", mode, new, automatic=True)
 
 
 def _failed(journal: Journal) -> str:
@@ -66,8 +67,8 @@ def _failed(journal: Journal) -> str:
     swap = journal.swap
     assert swap is not None
     old = {swap.source.slot: Answer.YES} if swap.source else {}
-    slots = {item.slot: item.release for item in (swap.target, swap.source) if item}
-    view = GatewayView(slots=slots, answers={swap.target.slot: Answer.NO, **old})
+    slots = {item.slot: item.mark for item in (swap.proving, swap.source) if item}
+    view = GatewayView(slots=slots, answers={swap.proving.slot: Answer.NO, **old})
     if swap.reached(Phase.SWITCH) and not failure(journal, swap, FleetState(gateway=view)):
         return ""
     back = journal.reverted("failed")
