@@ -102,8 +102,12 @@ class Swap:
 
     @property
     def rest(self) -> Deployment | None:
-        """The part of the source that serves on while the other part is replaced; None without any."""
-        return self.source.only(self.kept) if self.kept and self.source else None
+        """The part that serves on while the other part is replaced, as its slot has it; None without any.
+
+        A return names it as the swap did: the slot may still have it so.
+        """
+        whole = self.target if self.reverting else self.source
+        return whole.only(self.kept) if self.kept and whole else None
 
     @property
     def proving(self) -> Deployment:

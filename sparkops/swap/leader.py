@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sparkops.swap.effects import LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import GARBAGE, EngineState, FleetState, GatewayView, why_deposed
-from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap
+from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap, present
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
 from sparkops.swap.orders import hold, slots, traffic
 from sparkops.swap.phases import AT_REST, RULES, RUNNING, drained, ended, is_gone, leased, move, proven, queued
@@ -43,6 +43,8 @@ def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect |
         restarts = reverted.restarts > journal.restarts
         waits = reverted is journal or (restarts and journal.pauses(fleet.rested_s))
         return None if waits else WriteJournal(reverted)
+    if _none_serves_on(journal, swap, fleet):
+        return WriteJournal(journal.settled(swap.why or f"every replica of {journal.service} has ended"))
     reached = RULES[swap.phase](journal, swap, fleet)
     if not isinstance(reached, Answer):
         return reached
@@ -115,6 +117,15 @@ def _served_by_others(journal: Journal) -> Swap | None:
     """Return a swap of some replicas that may end where it is: the others serve, and what leaves has no requests."""
     swap = journal.swap
     return swap if swap and swap.kept and swap.reached(Phase.FREE) and not journal.stopping else None
+
+
+def _none_serves_on(journal: Journal, swap: Swap, fleet: FleetState) -> bool:
+    """Return whether a swap waits for replicas to serve on of which none does, and which only the leader starts.
+
+    After a loss of power no guard starts a replica over several nodes. At the end of the swap all start at once.
+    """
+    waits = swap.phase is Phase.QUIESCE and swap.kept and not swap.restarts
+    return bool(waits) and not present(swap.source).alone and _rests(journal, swap.source, fleet)
 
 
 def _returns(journal: Journal, fleet: FleetState) -> bool:
@@ -279,7 +290,7 @@ def _both_end(journal: Journal, swap: Swap, fleet: FleetState) -> bool:
 
 
 def _rests(journal: Journal, release: Deployment | None, fleet: FleetState) -> bool:
-    """Return whether a release has ended and only the leader restarts it: its guard does so for a lone promoted one."""
+    """Return whether every replica has ended and only the leader restarts it: guards do so for lone promoted ones."""
     if release is None or (release == journal.active and release.alone):
         return False
-    return fleet.all(journal, release.ranks, RUNNING) is Answer.NO
+    return all(fleet.all(journal, replica.ranks, RUNNING) is Answer.NO for replica in release.replicas)

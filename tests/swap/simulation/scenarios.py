@@ -27,10 +27,12 @@ def deployment(name: str, slot: Slot, *nodes: str, claim: float = 2.0, turns: st
     return Deployment(name, slot, (Replica(ranks),), LIMITS)
 
 
-def replicas(name: str, *nodes: str, claim: float = 2.0, turns: str = "good") -> Deployment:
-    """A release with a replica on each node, in slot blue."""
-    each = [deployment(f"{name}{node[1:]}", Slot.BLUE, node, claim=claim, turns=turns).replicas[0] for node in nodes]
-    return Deployment(name, Slot.BLUE, tuple(each), LIMITS)
+def replicas(name: str, *places: str, claim: float = 2.0, turns: str = "good", min_serving: int = 0) -> Deployment:
+    """A release with a replica at each place, in slot blue. A place is a node, or nodes of several ranks: n1+n2."""
+    nodes = [place.split("+") for place in places]
+    each = [deployment(f"{name}{names[0][1:]}", Slot.BLUE, *names, claim=claim, turns=turns) for names in nodes]
+    limits = replace(LIMITS, min_serving=min_serving)
+    return Deployment(name, Slot.BLUE, tuple(item.replicas[0] for item in each), limits)
 
 
 SLOTS = {"a": Slot.BLUE, "b": Slot.GREEN}
@@ -42,11 +44,11 @@ def gateway_view(active: str = "", **answers: Answer) -> GatewayView:
     return GatewayView(SLOTS.get(active), slots, {SLOTS[name]: answer for name, answer in answers.items()})
 
 
-def empty(leader: str = "n1") -> World:
+def empty(leader: str = "n1", nodes: tuple[str, ...] = NODES) -> World:
     """Nothing runs; the guards are there."""
-    peers = tuple(node for node in NODES if node != leader)
+    peers = tuple(node for node in nodes if node != leader)
     journal = Journal("chat", leader, peers)
-    return World(tuple(Machine(node) for node in NODES), (Leader(journal),), Gateway(leader))
+    return World(tuple(Machine(node) for node in nodes), (Leader(journal),), Gateway(leader))
 
 
 def settle(world: World, steps: int = 1000) -> World:
@@ -163,8 +165,26 @@ ROLLING: Mapping[str, Shape] = {
     "one more": (replicas(A, "n2"), replicas(A, "n2", "n3"), Mode.ROLLING),
     "one less": (replicas(A, "n2", "n3"), replicas(A, "n3"), Mode.ROLLING),
     "elsewhere": (replicas(A, "n1", "n2"), replicas(B, "n1", "n3"), Mode.ROLLING),
+    "rolling, two at once": (
+        replicas(A, "n1", "n2", "n3"),
+        replicas(B, "n1", "n2", "n3", min_serving=1),
+        Mode.ROLLING,
+    ),
 }
 """Changes of one replica after another."""
+FOUR, OTHER_FOUR = ("n1", "n2", "n3", "n4"), ("n5", "n6", "n7", "n8")
+WIDE: Mapping[str, Shape] = {
+    "four across": (deployment(A, Slot.BLUE, *FOUR), deployment(B, Slot.GREEN, *OTHER_FOUR), Mode.ACROSS),
+    "four beside": (
+        deployment(A, Slot.BLUE, *FOUR, claim=1.0),
+        deployment(B, Slot.GREEN, *FOUR, claim=1.0),
+        Mode.BESIDE,
+    ),
+    "four in-place": (deployment(A, Slot.BLUE, *FOUR), deployment(B, Slot.GREEN, *FOUR), Mode.IN_PLACE),
+    "one to four": (deployment(A, Slot.BLUE, "n1"), deployment(B, Slot.GREEN, *FOUR), Mode.IN_PLACE),
+    "rolling pairs": (replicas(A, "n1+n2", "n3+n4"), replicas(B, "n1+n2", "n3+n4"), Mode.ROLLING),
+}
+"""Replicas of four ranks, and several of two: on four or eight nodes instead of three."""
 AGAIN = {"again elsewhere": "a-r0 is hung", "again without a lost node": "loss of n2"}
 """The same release once more, in the other slot on another node, after its engine or its node has failed."""
 
@@ -183,9 +203,9 @@ def _for_good(machine: Machine) -> Machine:
     return machine.holding(replace(engine, turns=Health.HUNG)) if engine else machine
 
 
-def serving(first: Deployment | None) -> World:
-    """`first` serves, and nothing else is under way."""
-    world = empty()
+def serving(first: Deployment | None, nodes: frozenset[str] = frozenset()) -> World:
+    """`first` serves, and nothing else is under way. `nodes`: further ones, besides the three and its own."""
+    world = empty(nodes=tuple(sorted({*NODES, *nodes, *(first.nodes if first else ())})))
     if first is None:
         return settle(world)
     started = ask(settle(world), lambda id_, revision: Deploy(id_, revision, first, Mode.FIRST))
@@ -207,10 +227,10 @@ def deploying(
         )
         assert started is not None
         return started
-    first, target, mode = {**SHAPES, **ROLLING, **MODES}[name]
+    first, target, mode = {**SHAPES, **ROLLING, **WIDE, **MODES}[name]
     first = _with(first, "good", claim) if first else None
     target = _with(target, turns, claim) if turns != "good" or claim is not None else target
-    world = serving(first)
+    world = serving(first, target.nodes)
     if beside:
         machine, other = world.machine(beside), Engine("other", "other", "", 1.0, Health.GOOD)
         world = world.with_machine(replace(machine, other=other))

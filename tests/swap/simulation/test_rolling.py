@@ -10,14 +10,18 @@ from sparkops.swap.events import narrate
 from sparkops.swap.intents import Deploy, Refused, Stop
 from sparkops.swap.journal import RESTARTS, Swap
 from sparkops.swap.leader import step
-from sparkops.swap.model import Deployment, Limits, Mode, Phase, Replica
+from sparkops.swap.model import PHASES, Answer, Deployment, Limits, Mode, Phase, Replica
+from sparkops.swap.orders import traffic
 from sparkops.swap.rolling import next_step
+from tests.swap.simulation import laws
 from tests.swap.simulation.scenarios import A, B, replicas
 from tests.swap.simulation.sharing import replace
+from tests.swap.simulation.states import canonical
 from tests.swap.simulation.story import Story
+from tests.swap.simulation.transitions import lasting
 from tests.swap.simulation.views import Health
 
-THREE = "rolling, three"
+THREE, PAIRS = "rolling, three", "rolling pairs"
 
 
 def swap_of(story: Story) -> Swap:
@@ -129,6 +133,60 @@ def test_a_replica_that_only_the_leader_restarts_is_restarted_while_the_other_se
     assert story.running == (["b3-r0"] if where == "ended" else ["b2-r0", "b3-r0"])
     assert story.journal.restarts == (0 if where == "ended" else 1) <= RESTARTS
     assert not story.journal.trouble
+
+
+@pytest.mark.parametrize("phase", PHASES[Mode.ROLLING])
+def test_pairs_that_all_end_with_the_power_are_all_started_again(phase: Phase) -> None:
+    story = Story.of(PAIRS).until(phase).fault("power cut")
+    while story.step():
+        assert not story.journal.trouble
+
+    assert laws.live(story.world, intervened=False) == []
+    assert len(served(story)) == 2
+
+
+def test_pairs_that_have_lost_power_are_not_waited_for_by_the_one_that_would_leave() -> None:
+    story = Story.of(PAIRS).until(Phase.QUIESCE).fault("power cut")
+    while story.journal.restarts == 0:
+        assert story.step()
+        assert not story.world.leader.waited
+
+    assert swap_of(story).restarts
+    assert not swap_of(story).kept
+
+
+@pytest.mark.parametrize("phase", [Phase.FREE, Phase.WORKERS, Phase.START, Phase.LOAD])
+def test_a_pair_serves_on_while_half_of_the_other_one_rests_and_half_is_unknown(phase: Phase) -> None:
+    story = Story.of(PAIRS).until(phase).fault("Docker on n1 hangs")
+    while transition := next(lasting(story.world), None):
+        story.world = canonical(transition[1])
+        assert story.world.gateway.active, transition[0]
+
+    assert served(story.settle()) == ["a1-r0", "a3-r0"]
+
+
+def test_a_replica_whose_restarts_are_spent_is_restarted_after_an_hour() -> None:
+    story = Story.of(PAIRS).settle()
+    spent = replace(story.journal, revision=story.journal.revision + 1, restarts=RESTARTS)
+    story.world = story.world.with_leader(replace(story.world.leader, journal=spent))
+    story.settle().fault("b1-r0 is hung").settle()
+    assert story.journal.restarts == RESTARTS
+
+    story.rest().settle()
+
+    assert story.world.machine("n1").existing("b1-r0").health is Health.GOOD
+    assert story.journal.restarts == 1
+
+
+def test_a_return_finds_the_slot_as_the_swap_has_left_it() -> None:
+    story = Story.of("rolling").until(Phase.LOAD).fault("b2-r0 is stopped")
+    while not swap_of(story).reverting:
+        assert story.step()
+
+    fleet = story.world.fleet(story.world.leader)
+
+    assert fleet.gateway
+    assert fleet.gateway.answer(traffic(story.journal)) is Answer.YES
 
 
 def test_more_replicas_leave_the_others_untouched() -> None:
