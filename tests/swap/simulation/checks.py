@@ -35,7 +35,7 @@ SCENARIOS = (
 )  # fmt: skip
 SEEDS = 100
 MOST_STATES = 60_000
-"""The largest of these explorations visits 18,000 states; one that visits this many does not end."""
+"""The largest of these explorations visits 48,000 states; one that visits this many does not end."""
 
 
 @dataclass(frozen=True)

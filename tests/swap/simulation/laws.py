@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sparkops.swap import effects as act
 from sparkops.swap.effects import FollowerEffect, LeaderEffect, RequestHold
-from sparkops.swap.journal import Journal, Swap
+from sparkops.swap.journal import RESTARTS, Journal, Swap, present
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
@@ -52,9 +52,10 @@ def _pointing(world: World, to: Deployment) -> Iterator[str]:
     serve_on = any(_replica_serves(world, places) for places in after & before)
     if not serve_on and not world.touched and _replicas_serve(world):
         yield f"5: no replica of {gateway.traffic} serves on"
-    for places in after - before if world.leader.journal.swap else ():  # HAProxy checks each before it sends requests
-        if not _replica_serves(world, places):
-            yield f"6: {places[0][1]} gets requests and does not answer"
+    coming = after - before if world.leader.journal.swap else set[Places]()  # HAProxy checks each before requests
+    if coming and not any(_replica_serves(world, places) for places in coming):  # one answers for all that come at once
+        yield f"6: {' '.join(sorted(places[0][1] for places in coming))} gets requests and does not answer"
+    for places in coming:
         if any(world.machine(node).existing(container).ending for node, container in places):
             yield f"5: {places[0][1]} gets requests and is about to end"
 
@@ -348,8 +349,15 @@ def standing(world: World) -> list[str]:
 
 
 def _least(swap: Swap) -> int:
-    """The replicas that serve during each step of a rolling update: all but one."""
-    return min(len(swap.source.replicas) if swap.source else 0, len((swap.goal or swap.target).replicas)) - 1
+    """The replicas that serve during each step of a rolling update: as many as the new release says, or all but one.
+
+    A restart takes no replica away that serves.
+    """
+    if swap.restarts:
+        return 0
+    goal, source = swap.goal or swap.target, present(swap.source)
+    new = source if swap.reverting else goal
+    return new.limits.least(min(len(source.replicas), len(goal.replicas)))
 
 
 def _kept(gateway: Gateway) -> list[str]:
@@ -470,7 +478,8 @@ def _replicas_live(world: World, needed: Deployment) -> Iterator[str]:
         yield f"19: after faults that are gone, an operator is needed: {why}"
     served = {*gateway.site(gateway.active)[1]} if gateway.active else set()
     down = [places[0][1] for places in left if places not in served or not _replica_serves(world, places)]
-    if down and traffic(journal) and not why:
+    within = journal.restarts < RESTARTS  # else it is restarted within the hour, which no exploration waits for
+    if down and within and traffic(journal) and not why:
         yield f"24: after faults that are gone, a replica is down: {' '.join(down)}"
 
 

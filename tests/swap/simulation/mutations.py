@@ -15,7 +15,7 @@ from tests.places import ROOT
 from tests.swap.simulation.bite_list import HANDWRITTEN
 
 MACHINE = ROOT / "sparkops" / "swap"
-MODULES = ("leader", "phases", "follower", "orders", "journal", "intents", "fleet_state", "model", "rebuild")
+MODULES = ("leader", "phases", "follower", "orders", "journal", "intents", "fleet_state", "model", "rolling", "rebuild")
 MOVABLE = (ast.If, ast.For, ast.Expr)
 Edit = tuple[str, Callable[[Any], object]]
 """A change of one node of a syntax tree: its description, and the function that edits the node."""
