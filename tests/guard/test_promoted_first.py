@@ -128,8 +128,11 @@ def test_the_plan_leaves_the_memory_of_a_promoted_engine_that_is_down() -> None:
 
     lines = str(refusal(Current(promoted=(rank,)), of=agent, n1=on(110.0, waits)))
 
-    assert f"110.0 GiB available - 80 for {waits.name}, which starts again - 80 claimed: 50.0 GiB short" in lines
-    assert plan(Current(promoted=(rank,)), of=agent, n1=on(170.0, waits)).mode is Mode.FIRST
+    assert (
+        f"110.0 GiB available - 15 reserved - 80 for {waits.name}, which starts again - 80 claimed: 65.0 GiB short"
+        in lines
+    )
+    assert plan(Current(promoted=(rank,)), of=agent, n1=on(175.0, waits)).mode is Mode.FIRST
     assert plan(Current(), of=agent, n1=on(110.0, waits)).mode is Mode.FIRST, "it is not promoted"
     running = replace(waits, state="running")
     assert plan(Current(promoted=(rank,)), of=agent, n1=on(100.0, running)).mode is Mode.FIRST, "it has its memory"

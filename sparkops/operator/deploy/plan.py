@@ -297,13 +297,14 @@ class Plan:
         return tuple(rank for rank in promoted if rank.node == node and rank.container not in runs | stops)
 
     def _reserve_gib(self, rank: Rank, stops: frozenset[str]) -> float:
-        """Refuse what puts other running engines at risk; a node without any has nothing to protect."""
+        """Refuse what puts other engines at risk, also those that start again; a node without any has no reserve."""
         others = [
             container
             for container in self.nodes[rank.node].containers
             if container.running and container.name not in (*stops, rank.container)
         ]
-        return rank.release.recipe.swap.reserve_gib if others else 0.0
+        protected = others or self._waiting(rank.node, stops)
+        return rank.release.recipe.swap.reserve_gib if protected else 0.0
 
     def arithmetic(self) -> tuple[str, ...]:
         return tuple(f"{site.rank.node}: {site.arithmetic(site.pools[0])}" for site in self.sites)
@@ -421,7 +422,7 @@ def plan(
         steps += [step for _, problem in problems if (step := problem.next_step) and step not in frees]
     if wanted == "all" and fitting and _serves_on(fitting):
         return _together(fitting)
-    if wanted == "all" and current.source and (stays := _staying(current.source, release, options, wanted)):
+    if wanted == "all" and (stays := _staying(current, release, options, wanted)):
         return Plan(Mode.ROLLING, (), {}, current, options, rules, stays, release)
     if fitting:
         refused.append(_too_few(fitting, wanted))
@@ -512,9 +513,9 @@ def _options(
     slot = current.slot.other if current.slot else Slot.BLUE
     source = current.source
     wanted = options.wanted(release)
-    stays = _staying(source, release, options, wanted) if source and not options.anew else ()
-    several = source is not None and (len(source.replicas) > 1 or wanted != 1)
-    if source and len(stays) == wanted and len(source.replicas) > len(stays) and options.mode in (None, Mode.ROLLING):
+    stays = _staying(current, release, options, wanted) if not options.anew else ()
+    several = source is not None and not current.fails and (len(source.replicas) > 1 or wanted != 1)
+    if several and len(stays) == wanted and options.mode in (None, Mode.ROLLING):
         yield Plan(Mode.ROLLING, (), {}, current, options, rules, stays, release)
         return
     free = {name: pools(release.recipe, observed[name].host)[0].available_gib for name in nodes}
@@ -528,12 +529,12 @@ def _options(
 
 
 def _staying(
-    source: Deployment, release: Release, options: DeployOptions, wanted: int | Literal["all"]
+    current: Current, release: Release, options: DeployOptions, wanted: int | Literal["all"]
 ) -> tuple[Replica, ...]:
-    """Return the replicas of this release that serve already and may stay where they are."""
+    """Return the replicas of this release that serve already and may stay where they are; none of one that fails."""
     own = [
         replica
-        for replica in source.replicas
+        for replica in (current.source.replicas if current.source and not current.fails else ())
         if release_of_container(replica.ranks[0].container) == release.id
         and (not options.nodes or replica.nodes <= {*options.nodes})
     ]

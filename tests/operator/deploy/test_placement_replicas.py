@@ -49,7 +49,7 @@ def plan(free: dict[str, float], source: Deployment | None, of: Release, **optio
         ranks = (Rank(known, Slot.BLUE, name) for known in (OLD, NEW))
         here = [container(rank, claim_gib=40.0) for rank in ranks if rank.container == places.get(name)]
         nodes[name] = on(gib, *here)
-    current = Current(source, source.slot if source else None)
+    current = Current(source, source.slot if source else None, fails=bool(options.pop("fails", False)))
     return swap.plan(of, nodes, current, DeployOptions(**options), swap.FabricRules())  # type: ignore[arg-type,attr-defined]
 
 
@@ -126,6 +126,25 @@ def test_those_on_other_nodes_than_named_go_and_all_that_there_is_stays() -> Non
 
     same = plan({"n1": 5, "n2": 5}, source, NEW, replicas="all")
     assert (same.ranks, same.stays) == ((), source.replicas)
+
+
+@pytest.mark.parametrize("count", [2, "all"])
+def test_replicas_that_all_fail_are_replaced_and_none_is_added(count: object) -> None:
+    source = copies(NEW, "n1", "n2")
+
+    apart = plan({"n1": 5, "n2": 5, "n3": 60, "n4": 60}, source, NEW, replicas=count, fails=True)
+    assert (where(apart), apart.stays) == ((Mode.ACROSS, ["n3", "n4"], Slot.GREEN), ())
+
+    in_place = plan({"n1": 5, "n2": 5, "n3": 5}, source, NEW, replicas=count, fails=True)
+    assert (where(in_place), in_place.stays) == ((Mode.IN_PLACE, ["n1", "n2"], Slot.GREEN), ())
+
+
+def test_as_many_replicas_as_serve_start_nothing() -> None:
+    source = copies(NEW, "n1", "n2")
+
+    planned = plan({"n1": 5, "n2": 5, "n3": 60}, source, NEW)
+
+    assert (planned.ranks, planned.stays) == ((), source.replicas)
 
 
 def test_an_update_that_has_stopped_half_way_goes_on() -> None:
