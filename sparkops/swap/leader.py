@@ -134,7 +134,7 @@ def _returns(journal: Journal, fleet: FleetState) -> bool:
     if swap is None or swap.source is None or journal.stopping:
         return False
     in_place = not swap.retries and not swap.reached(Phase.PROMOTE if swap.kept else Phase.SWITCH)
-    ranks = swap.leaving.ranks if swap.leaving else ()
+    ranks = present(swap.leaving).ranks
     starts = bool(swap.kept) or (fleet.all(journal, ranks, AT_REST) is Answer.YES and not fleet.tried)
     return swap.keeps_source or (in_place and (swap.phase is Phase.QUIESCE or starts))
 

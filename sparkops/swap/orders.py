@@ -152,7 +152,7 @@ def hold(journal: Journal, drained_s: float = 0.0) -> RequestHold | None:
     `drained_s`: seconds of the drain so far.
     """
     swap = journal.swap
-    if swap is None or not swap.stops_source or swap.kept or journal.stopping or journal.trouble:
+    if swap is None or not swap.stops_source or journal.stopping or journal.trouble:
         return None
     limits = swap.target.limits
     start_s = limits.start_s or present(swap.source).limits.start_s

@@ -56,9 +56,7 @@ def _rest_serves(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
         return Answer.YES
     answers = [_runs(journal, replica, fleet) for replica in swap.kept]
     least = min(swap.target.limits.min_serving or len(answers), len(answers))
-    if answers.count(Answer.YES) >= least:
-        return Answer.YES
-    return Answer.UNKNOWN if Answer.UNKNOWN in answers else Answer.NO
+    return Answer.YES if answers.count(Answer.YES) >= least else Answer.NO
 
 
 def _runs(journal: Journal, replica: Replica, fleet: FleetState) -> Answer:

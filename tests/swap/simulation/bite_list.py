@@ -114,7 +114,7 @@ HANDWRITTEN = (
     Fault(19, "a promoted container that was removed is not created", "follower",
           "if state is EngineState.ABSENT:", "if False:"),
     Fault(23, "a replica is withdrawn although too few others serve", "phases",
-          "if answers.count(Answer.YES) >= least:", "if True:"),
+          "Answer.YES if answers.count(Answer.YES) >= least else Answer.NO", "Answer.YES"),
     Fault(23, "a new replica gets requests before it answers", "phases",
           "return gateway.answer(swap.proving) if swap.coming.replicas else Answer.YES", "return Answer.YES"),
     Fault(3, "a replica stops with requests in progress", "phases",

@@ -7,7 +7,7 @@ import pytest
 from sparkops.names import Slot
 from sparkops.swap.effects import CutRequests, PointSlot, WriteJournal
 from sparkops.swap.events import narrate
-from sparkops.swap.intents import Deploy, Refused, Stop
+from sparkops.swap.intents import Deploy, Refused, Stop, fails
 from sparkops.swap.journal import RESTARTS, Swap
 from sparkops.swap.leader import step
 from sparkops.swap.model import PHASES, Answer, Deployment, Limits, Mode, Phase, Replica
@@ -153,6 +153,14 @@ def test_pairs_that_have_lost_power_are_not_waited_for_by_the_one_that_would_lea
 
     assert swap_of(story).restarts
     assert not swap_of(story).kept
+    assert [item.why for item in story.journal.outcomes] == ["", "every replica of chat has ended"]
+
+
+def test_the_reason_of_a_return_is_kept_where_every_pair_has_ended() -> None:
+    story = Story.of(PAIRS).until(Phase.LOAD).fault("power cut").settle()
+
+    assert "ended" in story.journal.outcomes[1].why
+    assert "every replica" not in story.journal.outcomes[1].why
 
 
 @pytest.mark.parametrize("phase", [Phase.FREE, Phase.WORKERS, Phase.START, Phase.LOAD])
@@ -162,6 +170,8 @@ def test_a_pair_serves_on_while_half_of_the_other_one_rests_and_half_is_unknown(
         story.world = canonical(transition[1])
         assert story.world.gateway.active, transition[0]
 
+    assert (story.journal.swap, story.journal.trouble) == (None, "")
+    assert story.journal.outcomes[-1].why
     assert served(story.settle()) == ["a1-r0", "a3-r0"]
 
 
@@ -273,3 +283,124 @@ def test_a_switch_lasts_until_the_gateway_sends_requests_to_the_new_replica() ->
     unchecked = replace(fleet, gateway=replace(fleet.gateway, down=frozenset({("n1", "b1-r0")})))
 
     assert step(story.journal, unchecked) is None
+
+
+def test_a_release_that_may_miss_two_replicas_goes_on_while_one_of_those_that_stay_gets_no_requests() -> None:
+    story = Story.of("rolling, two at once")
+    while not (story.journal.swap and story.journal.swap.coming.nodes == {"n3"}):
+        assert story.step()
+    story.until(Phase.QUIESCE)
+    while not isinstance(step(story.journal, story.world.fleet(story.world.leader)), PointSlot):
+        assert story.step()
+    fleet = story.world.fleet(story.world.leader)
+    assert fleet.gateway
+
+    one_down = replace(fleet, gateway=replace(fleet.gateway, down=frozenset({("n1", "b1-r0")})))
+
+    assert isinstance(step(story.journal, one_down), PointSlot)
+
+
+def test_a_return_does_not_stop_the_new_replica_while_no_other_one_serves() -> None:
+    story = Story.of("rolling", automatic=False).until(Phase.BAKE)
+    story.stop_by_hand("a3-r0")
+    story.operator("cancel").settle()
+
+    assert story.running == ["b2-r0"]
+    assert "b2-r0" in served(story)
+
+
+def test_a_stop_that_cannot_see_the_gateway_ends_no_swap_of_replicas() -> None:
+    story = Story.of("rolling").until(Phase.LOAD)
+    assert story.ask(lambda id_, revision: Stop(id_, revision, force=True))
+    fleet = replace(story.world.fleet(story.world.leader), gateway=None, waited_s=1e9)
+
+    effect = step(story.journal, fleet)
+
+    assert isinstance(effect, WriteJournal)
+    assert effect.journal.swap == story.journal.swap
+    assert effect.journal.trouble
+
+
+def test_an_update_of_pairs_goes_on_while_the_pair_that_stays_has_ended() -> None:
+    story = Story.of(PAIRS).until(Phase.START).fault("a3-r1 is stopped").settle()
+
+    assert story.running == ["b1-r0", "b1-r1", "b3-r0", "b3-r1"]
+    assert story.journal.outcomes[-1].result == "done"
+
+
+def test_a_pair_is_not_withdrawn_while_a_rank_of_the_other_one_has_ended() -> None:
+    story = Story.of(PAIRS).until(Phase.QUIESCE).fault("a3-r1 is stopped")
+    while story.journal.swap and not swap_of(story).restarts:
+        assert "a1-r0" in served(story)
+        assert story.step()
+
+
+def test_single_replicas_that_lose_power_in_a_return_are_started_by_their_guards() -> None:
+    story = Story.of("rolling").until(Phase.LOAD).fault("b2-r0 is stopped")
+    while not swap_of(story).reverting:
+        assert story.step()
+    story.fault("power cut").settle()
+
+    assert story.running == served(story) == ["a2-r0", "a3-r0"]
+    assert story.journal.restarts == 0
+
+
+def test_a_replica_that_is_promoted_stays_although_its_node_is_cut_off() -> None:
+    story = Story.of("rolling").until(Phase.PROMOTE).fault("cut link to n2")
+    while transition := next(lasting(story.world), None):
+        story.world = canonical(transition[1])
+
+    assert (story.journal.swap, story.journal.trouble) == (None, "")
+    assert story.journal.active
+    assert [rank.container for rank in story.journal.active.ranks] == ["b2-r0", "a3-r0"]
+
+
+def test_a_single_replica_that_ends_is_started_by_its_guard_alone() -> None:
+    story = Story.of("rolling").settle().fault("b2-r0 is stopped").settle()
+
+    assert story.running == ["b2-r0", "b3-r0"]
+    assert story.journal.restarts == 0
+
+
+def test_a_pair_of_which_a_rank_ends_is_restarted_without_a_wait() -> None:
+    story = Story.of(PAIRS).settle().fault("b1-r1 is stopped")
+    while story.journal.restarts == 0:
+        assert story.step()
+        assert not story.world.leader.waited
+
+
+def test_a_second_restart_of_a_replica_waits_for_its_pause() -> None:
+    story = Story.of(PAIRS).settle().fault("b1-r1 is stopped")
+    while not isinstance(step(story.journal, story.world.fleet(story.world.leader)), WriteJournal):
+        assert story.step()
+    once = replace(story.journal, restarts=1)
+
+    assert step(once, replace(story.world.fleet(story.world.leader), rested_s=0.0)) is None
+
+
+def test_a_replica_is_restarted_although_another_one_was_stopped_by_hand() -> None:
+    story = Story.of(THREE).settle()
+    story.stop_by_hand("b2-r0")
+    story.fault("b1-r0 is hung").settle()
+
+    assert story.running == ["b1-r0", "b3-r0"]
+
+
+def test_requests_in_a_replica_that_restarts_are_cut_at_once() -> None:
+    story = Story.of(THREE).settle().fault("b1-r0 is hung")
+    while not (story.journal.swap and story.journal.swap.phase is Phase.FREE):
+        assert story.step()
+        assert not story.world.leader.sampled
+
+
+def test_a_new_replica_that_has_ended_is_no_downtime() -> None:
+    story = Story.of("rolling").until(Phase.BAKE).fault("b2-r0 is stopped")
+    while not (story.world.machine("n2").engine("b2-r0") and _reports_end(story, "b2-r0")):
+        assert story.step()
+
+    assert not fails(story.journal, story.world.fleet(story.world.leader))
+
+
+def _reports_end(story: Story, container: str) -> bool:
+    reports = (report.engine(container) for report in story.world.leader.reports if report.node == "n2")
+    return any(not engine.state.running for engine in reports)
