@@ -404,3 +404,49 @@ def test_a_new_replica_that_has_ended_is_no_downtime() -> None:
 def _reports_end(story: Story, container: str) -> bool:
     reports = (report.engine(container) for report in story.world.leader.reports if report.node == "n2")
     return any(not engine.state.running for engine in reports)
+
+
+@pytest.mark.parametrize("phase", [Phase.QUIESCE, Phase.LOAD, Phase.SWITCH, Phase.BAKE, Phase.PROMOTE])
+def test_a_rebuild_without_the_replica_that_is_replaced_keeps_the_other_one(phase: Phase) -> None:
+    story = Story.of("rolling at the gateway").until(phase).copied().fault("loss of n1").rebuild().settle()
+
+    assert story.running == served(story) == story.armed[-1:] == ["a2-r0"]
+    assert story.journal.swap is None
+
+
+@pytest.mark.parametrize(
+    ("phase", "serves"),
+    [
+        (Phase.QUIESCE, "a2-r0"),
+        (Phase.LOAD, "a2-r0"),
+        (Phase.SWITCH, "a2-r0"),
+        (Phase.BAKE, "a2-r0"),
+        (Phase.PROMOTE, "b2-r0"),
+    ],
+)
+def test_a_rebuild_without_the_replica_that_stays_ends_the_step_of_the_other_one(phase: Phase, serves: str) -> None:
+    story = Story.of("rolling at the gateway")
+    while not (story.journal.swap and story.journal.swap.coming.nodes == {"n2"}):
+        assert story.step()
+    story.until(phase).copied().fault("loss of n1").rebuild().settle()
+
+    assert story.running == served(story) == [serves]
+    assert story.journal.swap is None
+
+
+@pytest.mark.parametrize("lost", ["b1-r0", "b2-r0"])
+def test_a_rebuild_goes_on_with_the_restart_of_a_replica(lost: str) -> None:
+    story = Story.of(THREE).settle().fault(f"{lost} is hung")
+    while not (story.journal.swap and story.journal.swap.phase is Phase.LOAD):
+        assert story.step()
+    story.copied().fault("loss of n1").rebuild().settle()
+
+    assert story.running == served(story) == ["b2-r0", "b3-r0"]
+    assert story.journal.swap is None
+
+
+@pytest.mark.parametrize("phase", [Phase.LOAD, Phase.PROMOTE])
+def test_a_rebuild_that_loses_no_replica_returns_the_step_unless_it_is_promoted(phase: Phase) -> None:
+    story = Story.of("rolling").until(phase).copied().fault("loss of n1").rebuild().settle()
+
+    assert story.running == served(story) == (["a2-r0", "a3-r0"] if phase is Phase.LOAD else ["b2-r0", "b3-r0"])
