@@ -334,8 +334,8 @@ class Journal:
         """Begin the step after this one. What has left must not run any more."""
         goal = present(swap.goal)
         following = self._begun(swap.intent, swap.mode, goal, automatic=True, previous=self.previous)
-        left = swap.leaving.ranks if swap.leaving else ()
-        return self.changed(swap=following, stopped=self._stopped(left), starts=self.starts + 1, trouble="")
+        left = present(swap.leaving)
+        return self.changed(swap=following, stopped=self._stopped(left.ranks), starts=self.starts + 1, trouble="")
 
     def _left_by(self, swap: Swap) -> str:
         """Return what the last rollback has left, once a swap is promoted; to return to it by name ends that."""

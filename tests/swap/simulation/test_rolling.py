@@ -18,7 +18,7 @@ from tests.swap.simulation.scenarios import A, B, replicas
 from tests.swap.simulation.sharing import replace
 from tests.swap.simulation.states import canonical
 from tests.swap.simulation.story import Story
-from tests.swap.simulation.transitions import lasting
+from tests.swap.simulation.transitions import following, lasting
 from tests.swap.simulation.views import Health
 
 THREE, PAIRS = "rolling, three", "rolling pairs"
@@ -339,7 +339,7 @@ def test_single_replicas_that_lose_power_in_a_return_are_started_by_their_guards
     story = Story.of("rolling").until(Phase.LOAD).fault("b2-r0 is stopped")
     while not swap_of(story).reverting:
         assert story.step()
-    story.fault("power cut").settle()
+    story.fault("Docker on n3 refuses to start").fault("power cut").settle()
 
     assert story.running == served(story) == ["a2-r0", "a3-r0"]
     assert story.journal.restarts == 0
@@ -349,8 +349,10 @@ def test_a_replica_that_is_promoted_stays_although_its_node_is_cut_off() -> None
     story = Story.of("rolling").until(Phase.PROMOTE).fault("cut link to n2")
     while transition := next(lasting(story.world), None):
         story.world = canonical(transition[1])
+        assert not (story.journal.swap and story.journal.swap.reverting)
 
     assert (story.journal.swap, story.journal.trouble) == (None, "")
+    assert story.journal.outcomes[-1].why == "no progress in phase 'promote'"
     assert story.journal.active
     assert [rank.container for rank in story.journal.active.ranks] == ["b2-r0", "a3-r0"]
 
@@ -365,6 +367,7 @@ def test_a_single_replica_that_ends_is_started_by_its_guard_alone() -> None:
 def test_a_pair_of_which_a_rank_ends_is_restarted_without_a_wait() -> None:
     story = Story.of(PAIRS).settle().fault("b1-r1 is stopped")
     while story.journal.restarts == 0:
+        assert "the watch" not in (following(story.world) or ("", None))[0]
         assert story.step()
         assert not story.world.leader.waited
 
@@ -383,14 +386,19 @@ def test_a_replica_is_restarted_although_another_one_was_stopped_by_hand() -> No
     story.stop_by_hand("b2-r0")
     story.fault("b1-r0 is hung").settle()
 
-    assert story.running == ["b1-r0", "b3-r0"]
+    assert story.running == [*served(story)[:1], "b3-r0"] == ["b1-r0", "b3-r0"]
+    assert story.world.machine("n1").existing("b1-r0").health is Health.GOOD
 
 
 def test_requests_in_a_replica_that_restarts_are_cut_at_once() -> None:
     story = Story.of(THREE).settle().fault("b1-r0 is hung")
-    while not (story.journal.swap and story.journal.swap.phase is Phase.FREE):
+    while not story.world.gateway.left:
         assert story.step()
-        assert not story.world.leader.sampled
+
+    effect = step(story.journal, story.world.fleet(story.world.leader))
+
+    assert isinstance(effect, CutRequests)
+    assert effect.left
 
 
 def test_a_new_replica_that_has_ended_is_no_downtime() -> None:
@@ -450,3 +458,69 @@ def test_a_rebuild_that_loses_no_replica_returns_the_step_unless_it_is_promoted(
     story = Story.of("rolling").until(phase).copied().fault("loss of n1").rebuild().settle()
 
     assert story.running == served(story) == (["a2-r0", "a3-r0"] if phase is Phase.LOAD else ["b2-r0", "b3-r0"])
+
+
+def test_a_new_replica_that_hangs_after_its_checks_gets_no_requests() -> None:
+    story = Story.of("rolling").until(Phase.SWITCH).fault("b2-r0 is hung").settle()
+
+    assert story.running == served(story) == ["a2-r0", "a3-r0"]
+
+
+def test_a_single_replica_whose_guard_cannot_start_it_is_restarted_after_a_wait() -> None:
+    story = Story.of("rolling").settle().fault("Docker on n2 refuses to start").fault("b2-r0 is stopped")
+    while not _reports_end(story, "b2-r0"):
+        assert story.step()
+    leader = story.world.leader
+
+    assert step(story.journal, story.world.fleet(leader)) is None
+    assert isinstance(step(story.journal, story.world.fleet(replace(leader, waited=True))), WriteJournal)
+
+
+def test_a_restart_of_a_replica_that_is_given_up_keeps_its_reason() -> None:
+    story = Story.of("rolling").settle().fault("Docker on n2 refuses to start").fault("b2-r0 is hung")
+    while not (story.journal.restarts and story.journal.swap is None):
+        transition = next(lasting(story.world), None)
+        assert transition
+        story.world = canonical(transition[1])
+
+    assert story.journal.outcomes[-1].why == "dead"
+
+
+def test_a_replica_that_serves_on_is_not_killed_for_memory() -> None:
+    story = Story.of("rolling").until(Phase.LOAD)
+    while not story.relieve("n2"):
+        assert story.relieve("n3") == ""
+        assert story.step()
+
+
+def test_a_slot_with_the_traffic_is_changed_once_another_guard_has_the_journal() -> None:
+    story = Story.of("rolling").until(Phase.QUIESCE)
+    while not isinstance(step(story.journal, story.world.fleet(story.world.leader)), PointSlot):
+        assert story.step()
+    fleet = story.world.fleet(story.world.leader)
+    leader = story.journal.leader
+    older = {name: item if name == leader else replace(item, revision=0) for name, item in fleet.reports.items()}
+
+    assert step(story.journal, replace(fleet, reports=older)) is None
+    assert step(story.journal, replace(fleet, gateway=None)) is None
+
+
+def test_a_step_that_only_removes_a_replica_starts_and_verifies_nothing() -> None:
+    story = Story.of("one less")
+    assert swap_of(story).phase is Phase.QUIESCE
+    assert swap_of(story).phases == (Phase.QUIESCE, Phase.FREE, Phase.SWITCH, Phase.PROMOTE)
+
+    assert story.settle().running == served(story) == ["a3-r0"]
+
+
+def test_a_return_of_a_replica_that_fails_each_time_ends_without_an_operator() -> None:
+    story = Story.of("rolling")
+    machine = story.world.machine("n2")
+    bad = machine.holding(replace(machine.existing("a2-r0"), turns=Health.HUNG))
+    story.world = canonical(story.world.with_machine(bad))
+    story.until(Phase.LOAD).fault("b2-r0 is stopped")
+    while story.journal.swap:
+        assert story.step()
+
+    assert story.journal.restarts == RESTARTS
+    assert (story.journal.trouble, served(story)) == ("", ["a3-r0"])
