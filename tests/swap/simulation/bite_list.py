@@ -135,6 +135,8 @@ HANDWRITTEN = (
 """Rules 6, 9 and 10 are absent, because the guards keep them: how they are replaced, their files, their messages."""
 
 EXCLUSIVE = "the two conditions exclude each other"
+OF_SOURCE = "replicas are kept of a source only"
+WHOLE = "the part without no replica has the ranks of the whole"
 UNORDERED = "a guard stops every container before it starts one, in whatever order they are listed"
 EQUIVALENT: Mapping[str, str] = {
     "follower._effects: `for rank in order.ranks: yield from ` before `for rank in order.ranks: yield from ` (3)": (
@@ -173,6 +175,13 @@ EQUIVALENT: Mapping[str, str] = {
     "intents._forget: `if journal.deployments: return Refus` before `if journal.forgotten: return Nothing`": (
         "a deploy ends that a service is forgotten"
     ),
+    "journal.Journal._begun: without `source`": "a rolling update without a promoted release is refused",
+    "journal.Journal.pointed: without `part`": OF_SOURCE,
+    "journal.Swap.coming: always `self.kept`": WHOLE,
+    "journal.Swap.leaving: without `self.kept`": WHOLE,
+    "journal.Swap.leaving: without `self.source`": OF_SOURCE,
+    "journal.Swap.rest: without `whole`": OF_SOURCE,
+    "phases._runs: without `fleet.gateway`": "`share` waits for a gateway that is unknown",
     "phases.proven: without `proof`": (
         "the answer is unknown before, where a proof is missing"
     ),

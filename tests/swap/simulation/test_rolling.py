@@ -335,11 +335,12 @@ def test_a_pair_is_not_withdrawn_while_a_rank_of_the_other_one_has_ended() -> No
         assert story.step()
 
 
-def test_single_replicas_that_lose_power_in_a_return_are_started_by_their_guards() -> None:
+@pytest.mark.parametrize("fault", ["power cut", "a3-r0 is stopped"])
+def test_single_replicas_that_all_end_in_a_return_are_started_by_it_and_their_guards(fault: str) -> None:
     story = Story.of("rolling").until(Phase.LOAD).fault("b2-r0 is stopped")
     while not swap_of(story).reverting:
         assert story.step()
-    story.fault("Docker on n3 refuses to start").fault("power cut").settle()
+    story.fault("Docker on n3 refuses to start").fault(fault).settle()
 
     assert story.running == served(story) == ["a2-r0", "a3-r0"]
     assert story.journal.restarts == 0
@@ -488,9 +489,9 @@ def test_a_restart_of_a_replica_that_is_given_up_keeps_its_reason() -> None:
 
 def test_a_replica_that_serves_on_is_not_killed_for_memory() -> None:
     story = Story.of("rolling").until(Phase.LOAD)
-    while not story.relieve("n2"):
-        assert story.relieve("n3") == ""
-        assert story.step()
+
+    assert story.relieve("n3") == ""
+    assert story.relieve("n2") == "b2-r0"
 
 
 def test_a_slot_with_the_traffic_is_changed_once_another_guard_has_the_journal() -> None:
@@ -524,3 +525,38 @@ def test_a_return_of_a_replica_that_fails_each_time_ends_without_an_operator() -
 
     assert story.journal.restarts == RESTARTS
     assert (story.journal.trouble, served(story)) == ("", ["a3-r0"])
+
+
+def test_a_step_starts_no_more_replicas_than_may_be_missing_also_on_free_nodes() -> None:
+    goal = replicas(B, "n4", "n5", "n6", min_serving=1)
+
+    first = next_step(replicas(A, "n1", "n2", "n3"), goal)
+
+    assert [rank.node for rank in first.ranks] == ["n4", "n5", "n1", "n2", "n3"]
+
+
+def test_a_step_stops_no_more_replicas_than_may_be_missing_where_a_new_one_takes_two_nodes() -> None:
+    goal = replicas(B, "n1+n2", "n3", min_serving=1)
+
+    first = next_step(replicas(A, "n1", "n2", "n3"), goal)
+
+    assert [rank.container for rank in first.ranks] == ["b1-r0", "b1-r1", "a3-r0"]
+
+
+def test_a_step_counts_a_replica_once_whose_nodes_two_new_ones_take() -> None:
+    goal = replicas(B, "n1", "n2", "n3+n4", "n5", min_serving=1)
+
+    first = next_step(replicas(A, "n1+n2", "n3", "n4", "n5"), goal)
+
+    assert [rank.container for rank in first.ranks] == ["b1-r0", "b2-r0", "b3-r0", "b3-r1", "a5-r0"]
+
+
+def test_a_new_replica_gets_no_requests_while_it_is_unknown_whether_it_answers() -> None:
+    story = Story.of("rolling").until(Phase.SWITCH)
+    while not isinstance(step(story.journal, story.world.fleet(story.world.leader)), PointSlot):
+        assert story.step()
+    fleet = story.world.fleet(story.world.leader)
+    assert fleet.gateway
+    answers = {**fleet.gateway.answers, swap_of(story).proving.slot: Answer.UNKNOWN}
+
+    assert step(story.journal, replace(fleet, gateway=replace(fleet.gateway, answers=answers))) is None
