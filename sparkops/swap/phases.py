@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from sparkops.swap.effects import CutRequests, LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineState, FleetState, GatewayView, Report
@@ -220,7 +221,10 @@ def _promote(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
 
 
 def _drain(_: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
-    return drained(present(swap.leaving), fleet, restarts=swap.restarts, rest=swap.rest)
+    leaving = present(swap.leaving)
+    if swap.rest and swap.reverting:  # a return that is retried withdraws what came, too
+        leaving = replace(leaving, replicas=(*leaving.replicas, *swap.coming.replicas))
+    return drained(leaving, fleet, restarts=swap.restarts, rest=swap.rest)
 
 
 def _switch(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:

@@ -14,6 +14,7 @@ from sparkops.swap.model import PHASES, Answer, Deployment, Limits, Mode, Phase,
 from sparkops.swap.orders import traffic
 from sparkops.swap.rolling import next_step
 from tests.swap.simulation import laws
+from tests.swap.simulation.faults import ended
 from tests.swap.simulation.scenarios import A, B, replicas
 from tests.swap.simulation.sharing import replace
 from tests.swap.simulation.states import canonical
@@ -560,3 +561,15 @@ def test_a_new_replica_gets_no_requests_while_it_is_unknown_whether_it_answers()
     answers = {**fleet.gateway.answers, swap_of(story).proving.slot: Answer.UNKNOWN}
 
     assert step(story.journal, replace(fleet, gateway=replace(fleet.gateway, answers=answers))) is None
+
+
+def test_a_return_that_is_retried_drains_the_replica_that_it_withdraws_again() -> None:
+    story = Story.of("rolling", turns="wrong")
+    while not (swap_of(story).reverting and swap_of(story).phase is Phase.SWITCH and len(served(story)) == 2):
+        assert story.step()
+    story.fault("cut link to n2")
+    while swap_of(story).phase is not Phase.QUIESCE:
+        assert story.step()
+    story.world = canonical(next(after for label, after in ended(story.world) if label == "the link to n2 is back"))
+
+    assert story.settle().running == served(story) == ["a2-r0", "a3-r0"]
