@@ -7,13 +7,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from sparkops.command import quote
 from sparkops.config import opt_in
-from sparkops.config.fields import PUBLIC, Line, Name, NotNegative, Positive, Section, Text, wrong_at
+from sparkops.config.fields import PUBLIC, Line, LocalPath, Name, NotNegative, Positive, Section, Text, wrong_at
 from sparkops.config.image import Image
 from sparkops.config.lock import SUFFIX, Lock
 from sparkops.config.model import Model
@@ -74,6 +74,13 @@ class SwapSettings(Section):
     """
     memory_timeout_s: NotNegative = 120.0
     """Seconds within which a stopped engine must free its memory."""
+    compare: Literal["report", "refuse"] | None = None
+    """Ask the release that serves and the new one the same questions before the switch, and compare answers and speed.
+
+    `report` notes the differences; `refuse` also keeps the old release if they are beyond its own spread.
+    """
+    questions: LocalPath | None = None
+    """File beside the recipe with more questions for `compare`: one request of /v1/chat/completions a line, as JSON."""
 
 
 class Expected(Section):
@@ -173,6 +180,10 @@ class Recipe(Section):
     def _has_conversations(self) -> Recipe:
         if self.serve.sticky and self.serve.task != "chat":
             raise wrong_at(("serve", "sticky"), f"expected false: the task {self.serve.task} has no conversations")
+        if self.swap.compare and self.serve.task != "chat":
+            raise wrong_at(("swap", "compare"), f"expected none: the task {self.serve.task} has no conversations")
+        if self.swap.questions and self.swap.compare is None:
+            raise wrong_at(("swap", "questions"), "expected none without swap.compare")
         return self
 
     @model_validator(mode="after")

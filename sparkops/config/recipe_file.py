@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from sparkops.config import assets, opt_in, overlay, shipped, source
+from sparkops.config import assets, opt_in, overlay, questions, shipped, source
 from sparkops.config.fields import Location
 from sparkops.config.image import Image
 from sparkops.config.lock import SUFFIX, Lock, fingerprint
@@ -52,6 +52,7 @@ def load(file: Path, nodes: Collection[str] | None = None, set_: Iterable[str] =
             raise stale(place, "made_for", f"`image` of {recipe.name} has changed since the lock")
     for where, problem in opt_in.unpinned(recipe.serve, recipe.model, recipe.engine):
         raise read.fail(where, problem)
+    questions.of(recipe)
     return recipe
 
 

@@ -14,6 +14,8 @@ from sparkops.guard.follow.engines import SECRET_S, Engines, reason, secrets
 from sparkops.guard.follow.local_service import LocalService
 from sparkops.node.docker.facts import Container
 from sparkops.node.docker.places import CONTAINER
+from sparkops.serving.comparison.answers import COMPARED
+from sparkops.serving.comparison.verdict import Comparison
 from sparkops.serving.watch.finding import EngineFinding
 from sparkops.swap import effects
 from sparkops.swap.catalogue import Code, NoticeState, noted
@@ -125,6 +127,13 @@ class Notes:
             self.state.add_event(service.name, {**event, **saved})
         except (SparkopsError, OSError) as error:
             self.log(f"{container.name}: evidence not saved: {reason(error)}")
+
+    def note_comparison(self, service: LocalService, container: Container, intent: str, found: Comparison) -> None:
+        """Note for `history` and for the deploy how a new release differs from the old one."""
+        text = f"{container.name}: {found}"
+        event = {"kind": COMPARED, "text": text, "node": self.engines.node.name, "lasting": True, "intent": intent}
+        self.log(f"{service.name}: {text}")
+        self.state.note_event(service.name, event, self.log)
 
     def note_finding(self, release: str, finding: EngineFinding, files: Mapping[str, str]) -> None:
         """Save the evidence of a finding of the watch first, then note it for `history` and as a notice."""

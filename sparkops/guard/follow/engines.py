@@ -24,6 +24,7 @@ from sparkops.node.local import LocalNode
 from sparkops.node.streams import run_in_thread
 from sparkops.redact import redacted
 from sparkops.serving import engine_spec
+from sparkops.serving.comparison import answers
 from sparkops.serving.engine_spec import EngineSpec
 from sparkops.serving.startup import causes
 from sparkops.serving.startup.explain import explain, of_docker
@@ -64,7 +65,8 @@ def secrets(journal: Journal) -> frozenset[str]:
     """Return the names of the secrets that the releases of a journal may have."""
     previous = (journal.previous, journal.swap.previous if journal.swap else None)
     deployments = (*journal.deployments, *(deployment for deployment in previous if deployment))
-    return frozenset(name for deployment in deployments for name in engine_spec.deployed_tokens(deployment))
+    tokens = (name for deployment in deployments for name in engine_spec.deployed_tokens(deployment))
+    return frozenset((*tokens, *([answers.file_name(journal.swap.intent)] if journal.swap else ())))
 
 
 @dataclass

@@ -28,6 +28,10 @@ from sparkops.node.docker.places import CONTAINER
 from sparkops.node.http import session
 from sparkops.node.local import LocalNode
 from sparkops.serving import engine_spec
+from sparkops.serving.comparison import answers, verdict
+from sparkops.serving.comparison.answers import Baseline
+from sparkops.serving.comparison.asking import Asking, of_new
+from sparkops.serving.engine_spec import EngineSpec
 from sparkops.serving.startup import estimate
 from sparkops.serving.startup.estimate import Forecast
 from sparkops.swap import effects
@@ -249,6 +253,9 @@ class Jobs:
             report = smoke_runs.prove(self.node, proven, spec.parsed, self._show(service, container, cancel), cancel)
             problem, files = report.failure, {"probe.json": json.dumps(report.as_json(), indent=2)}
             problem = self._taken(proven, passed=report.ok) or problem
+            if not problem:
+                problem, more = self._compared(service, proven, spec, cancel)
+                files |= more
         problem = problem or self.engines.network_problem(proven, ray=spec.ray)
         problem = problem or self.engines.gpu_problem(proven, spec.parsed)
         now = self.engines.container(container)
@@ -257,6 +264,28 @@ class Jobs:
         self._note_proof(service, proven, key, problem)
         if problem:
             self.notes.save_evidence(service, proven, problem, files)
+
+    def _compared(
+        self, service: LocalService, container: Container, spec: EngineSpec, cancel: threading.Event
+    ) -> tuple[str, dict[str, str]]:
+        """Compare a new release with the one that it replaces. Return why it is refused, and the evidence.
+
+        A restart and a return compare nothing: their deploy has given this node no answers of the old release.
+        """
+        journal = service.record.copy
+        swap, recipe = journal.swap if journal else None, spec.parsed
+        if swap is None or swap.retries or recipe.swap.compare is None:
+            return "", {}
+        data = self.state.secret(service.name, answers.file_name(swap.intent))
+        if data is None:
+            return "", {}
+        baseline = Baseline.model_validate_json(data)
+        show = self._show(service, container.name, cancel)
+        asking = Asking(container.release, recipe, lambda: session(self.node, container.port), cancel, show)
+        found = verdict.compare(baseline, of_new(asking, baseline))
+        self.notes.note_comparison(service, container, swap.intent, found)
+        refused = recipe.swap.compare == "refuse" and found.beyond
+        return found.refusal if refused else "", {"comparison.txt": f"{found}\n"}
 
     def _taken(self, container: Container, *, passed: bool = False) -> str:
         """Return that another program answers in place of an engine; empty if it does not.

@@ -13,8 +13,6 @@ from math import isfinite
 
 from sparkops.config.node import NodeConfig
 from sparkops.config.recipe import Recipe
-from sparkops.engines import endpoints, load
-from sparkops.engines.load import Load
 from sparkops.errors import SparkopsError
 from sparkops.names import Slot
 from sparkops.node.docker.facts import Container
@@ -22,10 +20,9 @@ from sparkops.node.docker_api import Engine
 from sparkops.node.http import direct, session
 from sparkops.node.local import LocalNode
 from sparkops.node.member import Member
-from sparkops.node.survey import node_survey
 from sparkops.serving import engine_spec
 from sparkops.serving.smoke import claims, openai, prompts, suite
-from sparkops.serving.smoke.client import Client, EngineBusy
+from sparkops.serving.smoke.client import Client, EngineBusy, load_now
 from sparkops.serving.smoke.coverage import light, of_pass
 from sparkops.serving.smoke.probing import restarts
 from sparkops.serving.smoke.prompts import Round
@@ -171,7 +168,7 @@ def pace(node: LocalNode, port: int, recipe: Recipe, cancel: threading.Event) ->
 
     None where another request ran meanwhile, or the stream was not whole. Raises Interrupted once `cancel` is set.
     """
-    before = _load(node, port)
+    before = load_now(lambda: session(node, port))
     if before is None or before.running + before.waiting:
         return None
     request = prompts.chat(Round(recipe, alone=False), recipe.probe.smoke.text.prompt, TOKENS, **claims.STREAMED)
@@ -182,20 +179,10 @@ def pace(node: LocalNode, port: int, recipe: Recipe, cancel: threading.Event) ->
     except openai.Unusable:
         return None
     for _ in range(SETTLES):
-        after = _load(node, port)
+        after = load_now(lambda: session(node, port))
         if after is not None and not after.running + after.waiting:
             others = after.generated - before.generated - stream.tokens
             tok_s = claims.decode_tok_s(stream)
             return tok_s if others <= 0 and tok_s is not None and isfinite(tok_s) else None
         cancel.wait(1.0)
     return None
-
-
-def _load(node: LocalNode, port: int) -> Load | None:
-    """Return the requests of an engine now and its tokens so far; None if it does not show them."""
-    with closing(session(node, port)) as asking:
-        page = endpoints.metrics_page(asking)
-    try:
-        return load.read(node_survey.figures((200, page or ""), load.METRICS))
-    except ValueError:
-        return None

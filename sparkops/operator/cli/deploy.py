@@ -38,7 +38,7 @@ from sparkops.operator.cli.options import (
 )
 from sparkops.operator.cli.progress import progress
 from sparkops.operator.cli.terminal import data, data_json, say
-from sparkops.operator.deploy import configuration, fitting, leads, preview, sending
+from sparkops.operator.deploy import comparing, configuration, fitting, leads, preview, sending
 from sparkops.operator.deploy.agents import agents
 from sparkops.operator.deploy.memory.fit import Fit, lower
 from sparkops.operator.deploy.memory.report import as_json, lines
@@ -306,6 +306,9 @@ def _swap(
         else:
             following = Following(leader, release.service, operation.report)
             conclude(following, accepted, detach=options.detach, json=options.json)
+            if draft and release.recipe.swap.compare:
+                for line in comparing.found(operation, draft.intent.target, release.service, accepted.intent):
+                    say(line)
         say(f"  {url}   model: {release.service}")
         if not options.detach:
             say(f"  clients: sparkops status --client NAME, with one of {', '.join(CLIENTS)}")
@@ -372,4 +375,6 @@ def _plan_text(connected: Connected, release: Release, draft: Draft, *, verbose:
     nodes = [rank.node for rank in draft.plan.ranks]
     notes = [f"  no report from the guard of {node} yet" for node in draft.state.missing if node in nodes]
     memory = section(connected, release.recipe, nodes)
-    return "\n".join([f"{draft.plan}{memory}", *notes, *preview.lines(effects, release.service, verbose=verbose)])
+    compare = comparing.planned(release.recipe, draft.state.journal.active, draft.intent.target)
+    steps = preview.lines(effects, release.service, verbose=verbose)
+    return "\n".join([f"{draft.plan}{memory}", *notes, *compare, *steps])

@@ -17,7 +17,7 @@ from sparkops.node import host
 from sparkops.node.agents.commands import CONTAINER
 from sparkops.node.member import Member
 from sparkops.node.progress import Event, OnEvent
-from sparkops.operator.deploy import leads, node_checks, observe, preview, returning
+from sparkops.operator.deploy import comparing, leads, node_checks, observe, preview, returning
 from sparkops.operator.deploy.deployment import deployment, kept_release, new_id, release_of, token_ranks
 from sparkops.operator.deploy.difference import Change, Difference, difference
 from sparkops.operator.deploy.operation import Operation
@@ -260,6 +260,8 @@ def _planned_on(
     if planned is None or current_draft.intent.target != planned.intent.target:
         check(operation, current_draft)
     _give_token(operation, release.service, current_draft)
+    if options.verb != ROLLBACK:
+        comparing.give_baseline(operation, release.recipe, state.journal.active, current_draft.intent)
     return sent(leader, state, current_draft.intent)
 
 

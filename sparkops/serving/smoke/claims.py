@@ -9,6 +9,7 @@ from typing import Any
 
 from sparkops import foreign
 from sparkops.config.smoke import StreamingCheck
+from sparkops.exchange import Request
 from sparkops.serving.smoke import openai, prompts
 from sparkops.serving.smoke.checks import Steps, one
 from sparkops.serving.smoke.openai import ChatReply, Streamed, shown
@@ -82,12 +83,14 @@ def _late(arrivals: tuple[float, ...], tuning: StreamingCheck) -> Iterator[Check
 
 def tools(run: Round) -> Steps:
     """Check that a question for a tool is answered with a call, not with the model's raw tags."""
+    parser = str(run.recipe.serve.args.get("tool-call-parser", "(none)"))
+    return judge_tool(openai.chat((yield from one(tool_request(run)))), parser)
+
+
+def tool_request(run: Round) -> Request:
+    """Return a question that needs the tool."""
     prompt = f"What is the weather in {CITY} now? Use the tool."
-    more = {"tools": [TOOL], "tool_choice": "auto"}
-    return judge_tool(
-        openai.chat((yield from one(prompts.chat(run, prompt, run.smoke.tools.max_tokens, **more)))),
-        str(run.recipe.serve.args.get("tool-call-parser", "(none)")),
-    )
+    return prompts.chat(run, prompt, run.smoke.tools.max_tokens, tools=[TOOL], tool_choice="auto")
 
 
 def judge_tool(reply: ChatReply, parser: str) -> CheckFinding:
@@ -112,9 +115,13 @@ def judge_tool(reply: ChatReply, parser: str) -> CheckFinding:
 
 def structured(run: Round) -> Steps:
     """Check that an answer with a schema fits it."""
+    return judge_structured(openai.chat((yield from one(structured_request(run)))).text)
+
+
+def structured_request(run: Round) -> Request:
+    """Return a question whose answer must fit a schema."""
     form = {"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": SCHEMA}}
-    request = prompts.chat(run, DESCRIBE, run.smoke.structured.max_tokens, response_format=form)
-    return judge_structured(openai.chat((yield from one(request))).text)
+    return prompts.chat(run, DESCRIBE, run.smoke.structured.max_tokens, response_format=form)
 
 
 def judge_structured(text: str) -> CheckFinding:

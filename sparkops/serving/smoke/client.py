@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from math import inf
 
@@ -19,10 +19,12 @@ from requests import Session
 from requests.exceptions import RequestException, Timeout
 from urllib3.exceptions import HTTPError
 
-from sparkops.engines import endpoints, metrics
+from sparkops.engines import endpoints, load, metrics
+from sparkops.engines.load import Load
 from sparkops.errors import Interrupted, SparkopsError
 from sparkops.exchange import Reply, Request
 from sparkops.node.streams import run_in_thread
+from sparkops.node.survey import node_survey
 from sparkops.node.waiting import Waiting
 
 TRIES = 2  # a failed connection is retried once; an answered request is never repeated
@@ -158,6 +160,16 @@ def reason(error: BaseException) -> str:
     """Return the text of the error of the connection itself."""
     error = cause(error)
     return str(error) or type(error).__name__
+
+
+def load_now(open_session: Callable[[], Session]) -> Load | None:
+    """Return the requests of an engine now and its tokens so far; None if it does not show them."""
+    with closing(open_session()) as asking:
+        page = endpoints.metrics_page(asking)
+    try:
+        return load.read(node_survey.figures((200, page or ""), load.METRICS))
+    except ValueError:
+        return None
 
 
 @dataclass

@@ -1,0 +1,94 @@
+"""A new release is compared with the old one before the switch: an equal one takes over, another one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.real.program import Cli
+from tests.real.service import QUICK, Service
+
+pytestmark = pytest.mark.fleet
+
+SETTINGS = {**QUICK, "swap.compare": "refuse", "serve.env.STAND_IN_TOK_S": "100"}
+
+
+@pytest.fixture(scope="module")
+def service(front: Cli, nodes: object) -> Iterator[Service]:
+    """The stand-in on node-1, at 100 tokens a second."""
+    service = Service(front, nodes, settings=SETTINGS)  # type: ignore[arg-type]
+    service.sweep()
+    first = service.deploy("--node", "node-1", name="first")
+    assert (first.code, first.json["mode"]) == (0, "first"), first.err
+    yield service
+    service.sweep()
+
+
+def compared(service: Service) -> list[str]:
+    """What `history` says of comparisons, oldest first."""
+    events = service.cli("history", service.name, "--json").json["events"]
+    return [event["text"] for event in events if event["kind"] == "compared"]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("argv", "mode"),
+    [
+        (("--node", "node-1", "--mode", "beside"), "beside"),
+        (("--node", "node-1", "--mode", "in-place", "--allow-downtime"), "in-place"),
+        (("--node", "node-2", "--mode", "across"), "across"),
+    ],
+)
+def test_an_equal_release_takes_over_under_load_and_its_figures_are_shown(
+    service: Service, argv: tuple[str, ...], mode: str
+) -> None:
+    before = len(compared(service))
+    with service.load(rate=10, streams=2) as load:
+        load.wait_for(20)
+        ran = service.deploy(*argv, name=f"equal-{mode}")
+        load.wait_for(20)
+        report = load.report()
+
+    assert (ran.code, ran.json["mode"]) == (0, mode), ran.err
+    assert report.clean, report
+    (found,) = compared(service)[before:]
+    assert "the same weights" in found
+    assert "log-probabilities differ by up to 0.000" in found
+    assert "the same weights" in ran.err
+
+
+@pytest.mark.timeout(900)
+def test_a_release_that_answers_otherwise_is_refused_and_the_old_one_serves_on(service: Service) -> None:
+    active = service.journal().active
+    assert active
+    (node,) = [rank.node for rank in active.heads]
+    wrong = {"ANSWERS": "nonsense", "probe__smoke__questions__enabled": "false"}
+    with service.load(rate=10, streams=2) as load:
+        load.wait_for(20)
+        ran = service.deploy("--node", node, name="other", **wrong)
+        load.wait_for(20)
+        report = load.report()
+
+    assert ran.code == 1, (ran.json, ran.err)
+    assert f"it differs from {active.release}: answers have the first" in ran.err
+    assert report.clean, report
+    assert service.journal().active == active
+
+
+@pytest.mark.timeout(900)
+def test_a_difference_that_is_only_reported_stops_nothing(service: Service) -> None:
+    wrong = {"ANSWERS": "nonsense", "probe__smoke__questions__enabled": "false", "swap__compare": "report"}
+    planned = service.cli("plan", service.recipe, *words(wrong))
+    assert "differences are noted" in planned.out
+
+    ran = service.deploy(name="reported", **wrong)
+
+    assert ran.code == 0, ran.err
+    assert "it differs from" in compared(service)[-1]
+
+
+def words(changes: dict[str, str]) -> list[str]:
+    """Options of `plan`."""
+    named = {key.replace("__", "."): value for key, value in changes.items() if not key.isupper()}
+    return [word for key, value in {**SETTINGS, **named}.items() for word in ("--set", f"{key}={value}")]

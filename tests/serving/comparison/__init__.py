@@ -1,0 +1,1 @@
+"""Tests of the comparison of a new release with the old one."""
