@@ -6,7 +6,16 @@ import sys
 
 from sparkops.config import inventory
 from tests.fleet.fleet import Fleet as RealFleet
-from tests.lab import bench_copies, bench_gateway, bench_many, bench_start, bench_status, bench_text, bench_watch
+from tests.lab import (
+    bench_comparison,
+    bench_copies,
+    bench_gateway,
+    bench_many,
+    bench_start,
+    bench_status,
+    bench_text,
+    bench_watch,
+)
 from tests.lab.measuring import BIN, measure, run
 
 RECIPE = "recipes/tiny-qwen3-cpu.yaml"
@@ -15,7 +24,7 @@ RECIPE = "recipes/tiny-qwen3-cpu.yaml"
 def main() -> int:
     """Measure, print, and fail where a promise does not hold."""
     promises = {**bench_start.promises(), **bench_status.promises(), **bench_text.promises()}
-    promises |= bench_many.promises()
+    promises |= {**bench_many.promises(), **bench_comparison.promises()}
     nodes = RealFleet.up(3)
     fleet = inventory.load(nodes.inventory)
     promises |= {**verbs(nodes), **bench_copies.measure(nodes, fleet), **bench_gateway.measure(nodes)}
