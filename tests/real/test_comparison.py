@@ -11,7 +11,8 @@ from tests.real.service import QUICK, Service
 
 pytestmark = pytest.mark.fleet
 
-SETTINGS = {**QUICK, "swap.compare": "refuse", "serve.env.STAND_IN_TOK_S": "100"}
+SETTINGS = {**QUICK, "swap.compare": "refuse", "env.STAND_IN_TOK_S": "100"}
+SMALLER = {"args__max-model-len": "16384"}
 
 
 @pytest.fixture(scope="module")
@@ -59,36 +60,32 @@ def test_an_equal_release_takes_over_under_load_and_its_figures_are_shown(
 
 
 @pytest.mark.timeout(900)
-def test_a_release_that_answers_otherwise_is_refused_and_the_old_one_serves_on(service: Service) -> None:
+def test_a_release_with_a_smaller_context_is_refused_and_the_old_one_serves_on(service: Service) -> None:
     active = service.journal().active
     assert active
     (node,) = [rank.node for rank in active.heads]
-    wrong = {"ANSWERS": "nonsense", "probe__smoke__questions__enabled": "false"}
     with service.load(rate=10, streams=2) as load:
         load.wait_for(20)
-        ran = service.deploy("--node", node, name="other", **wrong)
+        ran = service.deploy("--node", node, name="other", **SMALLER)
         load.wait_for(20)
         report = load.report()
 
     assert ran.code == 1, (ran.json, ran.err)
-    assert f"it differs from {active.release}: answers have the first" in ran.err
+    assert f"it differs from {active.release}: the context is 16384 tokens, that of the old release 32768" in ran.err
     assert report.clean, report
     assert service.journal().active == active
 
 
 @pytest.mark.timeout(900)
 def test_a_difference_that_is_only_reported_stops_nothing(service: Service) -> None:
-    wrong = {"ANSWERS": "nonsense", "probe__smoke__questions__enabled": "false", "swap__compare": "report"}
-    planned = service.cli("plan", service.recipe, *words(wrong))
+    changes = {**SMALLER, "swap__compare": "report"}
+    given = {**SETTINGS, **{key.replace("__", "."): value for key, value in changes.items()}}
+    planned = service.cli(
+        "plan", service.recipe, *(word for item in given.items() for word in ("--set", "=".join(item)))
+    )
     assert "differences are noted" in planned.out
 
-    ran = service.deploy(name="reported", **wrong)
+    ran = service.deploy(name="reported", **changes)
 
     assert ran.code == 0, ran.err
     assert "it differs from" in compared(service)[-1]
-
-
-def words(changes: dict[str, str]) -> list[str]:
-    """Options of `plan`."""
-    named = {key.replace("__", "."): value for key, value in changes.items() if not key.isupper()}
-    return [word for key, value in {**SETTINGS, **named}.items() for word in ("--set", f"{key}={value}")]

@@ -61,12 +61,13 @@ def _asked(operation: Operation, active: Deployment, recipe: Recipe) -> Baseline
     member, spec = operation.connected.member(heads[0].node), engine_spec.of(heads[0])
     port = spec.rank(member.name).port
     asked = answers.questions(recipe, questions.of(recipe))
+    operation.report(Event(member.name, f"{len(asked)} questions, {ROUNDS} times, to {active.release}"))
     asking = Asking(
         active.release,
         spec.parsed,
         lambda: session(member.node, port),
         operation.connected.cancel,
-        lambda text: operation.report(Event(member.name, f"{active.release}: {text}")),
+        lambda text: operation.report(Event(member.name, text, lasting=False)),
     )
     old = asking.answers(asked)
     if all(answer.problem for given in old.answers for answer in given):
