@@ -32,8 +32,16 @@ class Hub:
     url: str = ""
     fail: int | None = None
     only_with_token: bool = False
+    ranges: bool = True
+    """Whether it answers a request for a part of a file with that part."""
+    storage: str = ""
+    """URL of another server to which requests of files are redirected."""
+    sent: int = 0
+    """Bytes of all bodies."""
     gate: threading.Event = field(default_factory=threading.Event)
     requests: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    """The header Authorization of each request."""
 
     def files(self, model: str) -> dict[str, Path]:
         root = self.models[model]
@@ -90,6 +98,7 @@ class _Answering(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         path = unquote(urlparse(self.path).path)
         self.hub.requests.append(f"{self.command} {path}")
+        self.hub.tokens.append(self.headers.get("Authorization", ""))
         token = self.headers.get("Authorization", "")
         if self.hub.only_with_token and token != f"Bearer {TOKEN}":
             self._error(HTTPStatus.UNAUTHORIZED, "GatedRepo" if token else "")
@@ -132,18 +141,22 @@ class _Answering(BaseHTTPRequestHandler):
             self._error(HTTPStatus.NOT_FOUND, "EntryNotFound")
         elif self.hub.fail and self.command == "GET":
             self._error(HTTPStatus(self.hub.fail), "")
+        elif self.hub.storage:
+            self._send(HTTPStatus.FOUND, b"", {"Location": f"{self.hub.storage}{self.path}"})
         else:
             self._content(file)
 
     def _content(self, file: Path) -> None:
         content, begin = file.read_bytes(), 0
+        end = len(content)
         range_header = self.headers.get("Range", "")
-        if range_header.startswith("bytes=") and self.command == "GET":
-            begin = int(range_header.removeprefix("bytes=").partition("-")[0])
         headers = {"ETag": f'"{_sha1(file)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
-        if begin:
-            headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
-        self._send(HTTPStatus.PARTIAL_CONTENT if begin else HTTPStatus.OK, content[begin:], headers)
+        ranged = range_header.startswith("bytes=") and self.command == "GET" and self.hub.ranges
+        if ranged:
+            first, _, last = range_header.removeprefix("bytes=").partition("-")
+            begin, end = int(first), min(int(last or end) + 1, end)
+            headers["Content-Range"] = f"bytes {begin}-{end - 1}/{len(content)}"
+        self._send(HTTPStatus.PARTIAL_CONTENT if ranged else HTTPStatus.OK, content[begin:end], headers)
 
     def _error(self, status: HTTPStatus, code: str) -> None:
         headers = {"X-Error-Code": code, "X-Error-Message": code} if code else {}
@@ -159,6 +172,7 @@ class _Answering(BaseHTTPRequestHandler):
                 if at:
                     self.hub.gate.wait()
                 self.wfile.write(body[at : at + PIECE])
+                self.hub.sent += len(body[at : at + PIECE])
 
 
 def _sha1(file: Path) -> str:

@@ -33,7 +33,7 @@ REACHING = {
     "node.member",
     "node.survey.node_survey",
     "node.waiting",
-    "operator.build.hub.pull",
+    "operator.build.hub",
     "operator.build.images.build",
     "operator.build.images.delivery",
     "operator.build.images.distribute",

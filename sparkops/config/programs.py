@@ -12,7 +12,7 @@ Modules = Mapping[str, str]
 """The modules of one program by name, each before those that import it; the last one is run."""
 
 STORE = ("checkpoint", "partial", "store")
-DESCRIBE = ("checkpoint", "describe")
+DESCRIBE = ("checkpoint", "hub", "describe")
 TRANSFER = ("partial", "pieces", "handshake", "transfer")
 LAYERS = ("layers",)
 GRAPH = ("graph",)

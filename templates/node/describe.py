@@ -1,6 +1,6 @@
 """Describe a checkpoint by its config.json and the headers of its shards. Runs on the node; reads no tensor.
 
-The second line of stdin has the directory, as JSON; the last line of stdout is the reply.
+The second line of stdin has the directory, or the model at its hub, as JSON; the last line of stdout is the reply.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 
 import checkpoint
+import hub
 
 CONFIG = "config.json"
 MODELOPT = "hf_quant_config.json"  # older exports of ModelOpt have the quantization in this file
@@ -75,15 +77,28 @@ def shortened(tensor, layers):
     return ".".join(parts)
 
 
-def main():
-    """Describe the requested directory."""
-    directory = json.loads(sys.stdin.buffer.readline())["directory"]
-    try:
+def describe_at_hub(request):
+    """Return the same of a model that only its hub has, with its commit. A directory without config is an error."""
+    with tempfile.TemporaryDirectory(prefix="sparkops-") as directory:
+        try:
+            commit = hub.fetch(request, directory)
+        except hub.Refused as refused:
+            return {"kind": refused.kind, "text": refused.text}
         answer = describe(directory)
+    if answer is None:
+        raise ValueError(f"{CONFIG} is missing")
+    return {**answer, "commit": commit}
+
+
+def main():
+    """Describe the requested directory or model."""
+    request = json.loads(sys.stdin.buffer.readline())
+    try:
+        answer = describe(request["directory"]) if "directory" in request else describe_at_hub(request)
     except ValueError as error:
         answer = {"error": str(error)}
     except OSError as error:
-        sys.exit(f"{error.filename or directory}: {error.strerror}")
+        sys.exit(f"{error.filename or request.get('directory', 'files of the hub')}: {error.strerror}")
     print(json.dumps(answer))
 
 

@@ -15,9 +15,11 @@ from sparkops.config.recipe import Recipe
 from sparkops.config.release import Release
 from sparkops.config.serve import Task
 from sparkops.engines import ENGINES
-from sparkops.errors import SparkopsError, UsageError
+from sparkops.engines.calculators import CALCULATORS
+from sparkops.errors import PlanRefused, SparkopsError, UsageError
 from sparkops.operator.build.gateway.image import Service
-from sparkops.operator.cli.images import make_hub, make_order
+from sparkops.operator.build.hub.headers import HubHeaders
+from sparkops.operator.cli.images import make_headers, make_hub, make_order
 from sparkops.operator.cli.intents import Options, conclude, leading_guard, plan_options
 from sparkops.operator.cli.named import load_fleet, load_recipe
 from sparkops.operator.cli.options import (
@@ -50,6 +52,7 @@ from sparkops.operator.fleet.connected import Connected, connect
 from sparkops.operator.fleet.guards import leases
 from sparkops.operator.fleet.guards.ending import Ending
 from sparkops.operator.fleet.guards.following import Following
+from sparkops.operator.fleet.guards.leader import Leader
 from sparkops.operator.fleet.parallel import all_or_raise
 from sparkops.operator.status.clients import CLIENTS
 from sparkops.serving.service_state import ServiceState
@@ -61,19 +64,22 @@ def fit(
     recipe: RECIPE,
     node: NODES = None,
     set_: SET = None,
+    token_file: TOKEN_FILE = None,
+    endpoint: ENDPOINT = "",
     json: JSON = False,
 ) -> None:
     """Predict a recipe's memory use on its nodes
 
-    Reads config.json and safetensors headers on each node, or the recipe's lock. Starts nothing. Exit code 1
-    if the recipe does not fit, 5 if its memory is unknown.
+    Reads config.json and safetensors headers on each node, or the recipe's lock, or reads them from the hub before a
+    download. Starts nothing. Exit code 1 if the recipe does not fit, 5 if its memory is unknown.
 
     Example: sparkops fit 122b-autoround --node spark-1
     """
     fleet = load_fleet(context.obj)
     loaded = load_recipe(recipe, fleet, set_ or ())
+    hub = make_headers(fleet, token_file, endpoint)
     with connect(fleet, node or loaded.nodes) as connected:
-        outcomes = fitting.fits(connected, loaded)
+        outcomes = fitting.fits(connected, loaded, hub)
     known = [outcome for outcome in outcomes.values() if isinstance(outcome, Fit)]
     if json:
         data_json({"recipe": loaded.name, "nodes": list(map(as_json, known))})
@@ -87,16 +93,16 @@ def fit(
         raise typer.Exit(1)
 
 
-def section(connected: Connected, recipe: Recipe, nodes: Sequence[str]) -> str:
+def section(connected: Connected, recipe: Recipe, nodes: Sequence[str], hub: HubHeaders | None = None) -> str:
     """Return the memory section that follows a plan; empty for an engine that reads no model.
 
-    Unknown memory does not refuse a plan: it uses `memory.claim_gib`.
+    Unknown memory does not refuse a plan: it uses `memory.claim_gib`. `hub` describes a model that no node has yet.
     """
     if not ENGINES[recipe.engine].weights:
         return ""
     members = {name: member for name, member in connected.members.items() if name in nodes}
     try:
-        outcomes = fitting.fits(replace(connected, members=members), recipe)
+        outcomes = fitting.fits(replace(connected, members=members), recipe, hub)
     except UsageError:  # the recipe is wrong, whatever the memory
         raise
     except SparkopsError as error:
@@ -123,35 +129,30 @@ def plan(
     context: typer.Context,
     recipe: RECIPE,
     node: DEPLOY_NODES = None,
-    blue_green: BLUE_GREEN = True,
+    blue_green: BLUE_GREEN = True,  # noqa: ARG001 - scripts pass it
     mode: MODE = None,
     allow_downtime: ALLOW_DOWNTIME = False,
     replicas: REPLICAS = None,
     wait: WAIT = 0.0,
     set_: SET = None,
+    token_file: TOKEN_FILE = None,
+    endpoint: ENDPOINT = "",
     json: JSON = False,
 ) -> None:
     """Preview a deploy
 
-    Changes nothing. For new inputs the engine builds its configuration once, in a container of its own.
+    Changes nothing. For new inputs the engine builds its configuration once, in a container of its own. Where the
+    weights are absent, the memory is predicted from headers at the hub.
 
     Exit code 5 if the deploy would be refused.
 
     Example: sparkops plan 122b-autoround
     """
-    deploy(
-        context,
-        recipe,
-        node,
-        blue_green,
-        mode,
-        allow_downtime,
-        replicas=replicas,
-        wait=wait,
-        set_=set_,
-        dry_run=True,
-        json=json,
-    )
+    fleet = load_fleet(context.obj)
+    loaded = load_recipe(recipe, fleet, set_ or ())
+    release, hub = Release(loaded, make_order(loaded, fleet).context.digest), make_headers(fleet, token_file, endpoint)
+    choices = plan_options(fleet, node, mode, allow_downtime=allow_downtime, replicas=replicas)
+    _show_swap(fleet, release, choices, Options(wait, json), hub=hub, verbose=context.obj.verbose)
 
 
 def deploy(
@@ -233,8 +234,8 @@ def up(
         due = missing(connected, loaded, order)
         for line in due:
             (data if dry_run and not json else say)(line)
-        if due.weights and not due.complete and loaded.lock and loaded.lock.checkpoint:
-            say(section(connected, loaded, names).strip())
+        if due.weights and not due.complete and loaded.engine in CALCULATORS:
+            say(section(connected, loaded, names, make_headers(fleet, token_file, endpoint)).strip())
         if (due.image or due.weights) and not dry_run:
             specs = agents.load(fleet, [_behind_gateway(loaded)])
             provision(connected, due, order, source, specs, report, wait)
@@ -331,9 +332,19 @@ def _checked(operation: Operation, release: Release, draft: Draft | None) -> lis
 
 
 def _show_swap(
-    fleet: Fleet, release: Release, choices: DeployOptions, options: Options, *, apply_gateway: bool, verbose: bool
+    fleet: Fleet,
+    release: Release,
+    choices: DeployOptions,
+    options: Options,
+    *,
+    apply_gateway: bool = False,
+    verbose: bool,
+    hub: HubHeaders | None = None,
 ) -> None:
-    """Print what a deploy would change, in the service, in gateway and guards, and what it would run."""
+    """Print what a deploy would change, in the service, in gateway and guards, and what it would run.
+
+    `hub` describes a model that the nodes lack: the deploy is refused, and its memory printed.
+    """
     with leading_guard(fleet, options.wait_s) as (operation, leader):
         state = leads.state_by(operation.connected.member(operation.node), leader, release.service)
         changed = sending.difference_of(state, release)
@@ -344,7 +355,12 @@ def _show_swap(
             str(change) + ("; needs --apply-gateway" if change.needs_consent and not apply_gateway else "")
             for change in agents.changes(connected, desired)
         ]
-        draft = sending.dry_run(operation, leader, release, choices)
+        try:
+            draft = sending.dry_run(operation, leader, release, choices)
+        except PlanRefused:
+            if hub and (memory := _once_provided(operation, leader, release, choices, hub)):
+                (say if options.json else data)(memory)
+            raise
         checked = _checked(operation, release, draft)
         if options.json:
             compared = changed.as_json() if changed else None
@@ -352,6 +368,20 @@ def _show_swap(
         else:
             told = [_plan_text(connected, release, draft, verbose=verbose)] if draft else _nothing(state, release)
             data("\n".join([*changes, *checked, *told]))
+
+
+def _once_provided(
+    operation: Operation, leader: Leader, release: Release, choices: DeployOptions, hub: HubHeaders
+) -> str:
+    """Return the memory on the nodes that a deploy would take with image and weights; empty if it is refused so too."""
+    connected = operation.connected
+    try:
+        provided = replace(choices, provided=frozenset(connected.fleet.nodes))
+        planned = sending.foresee(operation, leader, release, provided)
+    except PlanRefused:
+        return ""
+    nodes = [rank.node for rank in planned.ranks] if planned else []
+    return section(connected, release.recipe, nodes, hub).strip() if nodes else ""
 
 
 def _nothing(state: ServiceState | None, release: Release) -> list[str]:

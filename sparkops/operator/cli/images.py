@@ -15,6 +15,7 @@ from sparkops.config.inventory import Fleet
 from sparkops.config.recipe import Recipe
 from sparkops.errors import ImageRejected, NodesFailed
 from sparkops.node.docker import commands
+from sparkops.operator.build.hub.headers import HubHeaders
 from sparkops.operator.build.hub.pull import IMAGE, Hub, hub_order
 from sparkops.operator.build.images import distribute, gated
 from sparkops.operator.build.images.build import BuildOrder, Built, build_on_all, of_recipe
@@ -138,3 +139,9 @@ def make_hub(fleet: Fleet, token_file: Path | None, endpoint: str, *, replace: b
         assets.load_templates(), assets.load_hub_packages(), inputs, parent, gated.of(fleet), fleet.build.agent_packages
     )
     return Hub(order, read_token(token_file), endpoint, replace)
+
+
+def make_headers(fleet: Fleet, token_file: Path | None, endpoint: str) -> HubHeaders:
+    """Return the hub that describes absent models, with the certificates of downloads. Raises UsageError as above."""
+    certificates = assets.load_inputs(fleet, wheels=False).ca_certificates
+    return HubHeaders(read_token(token_file), endpoint, tuple(content for _, content in certificates))

@@ -1,4 +1,4 @@
-"""Read a model's description from a node or a lock, and compare what a recipe takes with the memory of nodes."""
+"""Read a model's description from a node, a lock or its hub, and compare a recipe's needs with the memory of nodes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sparkops.node import host
 from sparkops.node.docker.commands import model_dir
 from sparkops.node.docker.places import CONTAINER
 from sparkops.node.member import Member
+from sparkops.operator.build.hub.headers import HubHeaders
 from sparkops.operator.build.weights import description
 from sparkops.operator.build.weights.description import Description
 from sparkops.operator.build.weights.models import describe
@@ -27,10 +28,13 @@ from sparkops.serving.startup import estimate
 from sparkops.serving.startup.estimate import Started
 
 
-def fits(connected: Connected, recipe: Recipe) -> dict[str, Fit | SparkopsError]:
-    """Return what the recipe takes on each connected node, or why that is unknown. Raises PlanRefused."""
+def fits(connected: Connected, recipe: Recipe, hub: HubHeaders | None = None) -> dict[str, Fit | SparkopsError]:
+    """Return what the recipe takes on each connected node, or why that is unknown. Raises PlanRefused.
+
+    `hub` describes a model that neither the node nor the lock does.
+    """
     _require_rules(recipe)
-    return connected.on_each(lambda member: _fit(member, recipe))
+    return connected.on_each(lambda member: _fit(member, recipe, hub))
 
 
 def _require_rules(recipe: Recipe) -> None:
@@ -41,9 +45,9 @@ def _require_rules(recipe: Recipe) -> None:
         )
 
 
-def _fit(member: Member, recipe: Recipe) -> Fit:
+def _fit(member: Member, recipe: Recipe, hub: HubHeaders | None) -> Fit:
     facts, running = host.parse(member.node.run(host.FREE).stdout), containers(member)
-    described = _description(member, recipe)
+    described = _description(member, recipe, hub)
     last, problem = _last_start(member, recipe)
     try:
         computed = fit.fit(recipe, described, room(member.name, recipe, facts, running), last)
@@ -80,14 +84,19 @@ def measured(recipe: Recipe, past: Iterable[Started]) -> Measured | None:
     return newest
 
 
-def _description(member: Member, recipe: Recipe) -> Description:
-    """Return the description on the node, else in the recipe's lock. Raises NotReady without any."""
-    model = recipe.model
+def _description(member: Member, recipe: Recipe, hub: HubHeaders | None) -> Description:
+    """Return the description on the node, else in the recipe's lock, else at the hub. Raises NotReady without any."""
+    model, at_hub = recipe.model, ""
     described = describe(member, model.path) or _of_lock(recipe)
+    step = f"{remedy(recipe, member.name)}\nor, if a node has it: sparkops recipe lock {recipe.word} --node NODE"
+    if described is None and hub and not model.steps:  # what steps make, no hub has
+        try:
+            described = hub.describe(member, model)
+        except NotReady as error:
+            at_hub, step = f"; {error.problem}", f"{error.next_step}\n{step}"
     if described is None:
         where = f"{model_dir(member.config)}/{model.path}"
-        problem = f"memory unknown: no config.json in {where}, no description of {model.id} in a lock"
-        step = f"{remedy(recipe, member.name)}\nor, if a node has it: sparkops recipe lock {recipe.word} --node NODE"
+        problem = f"memory unknown: no config.json in {where}, no description of {model.id} in a lock{at_hub}"
         raise NotReady(member.name, problem, next_step=step)
     return described
 

@@ -11,6 +11,7 @@ import yaml
 from sparkops.config import lock, recipe_file
 from sparkops.config.lock import Described, Lock, Parent
 from tests.examples import RECIPE, recipe
+from tests.hub_server import COMMIT, hub
 from tests.operator.cli.conftest import Sparkops
 from tests.operator.deploy.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor
@@ -20,8 +21,9 @@ SERVE = {"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}
 
 
 @pytest.fixture
-def root(tmp_path: Path, idle_docker: None) -> Path:  # noqa: ARG001 - its Docker
-    """This machine with the recipe q, whose model it does not have."""
+def root(tmp_path: Path, idle_docker: None, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: ARG001 - its Docker
+    """This machine with the recipe q, whose model it does not have, and no hub."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     inventory = f"nodes:\n  here: {{transport: local, model_dir: {tmp_path}/models}}\n"
     (tmp_path / "inventory.yaml").write_text(inventory)
     (tmp_path / "q.yaml").write_text(yaml.safe_dump({**RECIPE, "serve": SERVE}))
@@ -72,7 +74,10 @@ def test_without_a_model_and_without_a_lock_it_refuses(sparkops: Sparkops, root:
 
     where = f"{root}/models/q"
     assert (ran.code, ran.out) == (5, "")
-    assert f"here: memory unknown: no config.json in {where}, no description of org/q in a lock\n" in ran.err
+    assert (
+        f"here: memory unknown: no config.json in {where}, no description of org/q in a lock; org/q: the hub" in ran.err
+    )
+    assert "next: Use a node with internet (--node), or a mirror (--endpoint).\n" in ran.err
     assert "next: sparkops models pull q.yaml --node here" in ran.err
     assert "next: or, if a node has it: sparkops recipe lock q.yaml --node NODE" in ran.err
 
@@ -97,3 +102,15 @@ def test_a_lock_stands_in_for_the_model(sparkops: Sparkops, root: Path) -> None:
     assert ran.code == 0
     assert "2 full attention (q.lock)" in ran.out
     assert "weights       1.0 GiB per rank" in ran.out
+
+
+def test_a_model_is_described_by_its_hub_before_it_is_downloaded(sparkops: Sparkops, root: Path) -> None:
+    give_model(root)
+    (root / "models/q").rename(root / "at-hub")
+
+    with hub({"org/q": root / "at-hub"}) as served:
+        ran = sparkops("fit", "q.yaml", "--endpoint", served.url)
+
+    assert (ran.code, ran.err) == (0, "")
+    assert f"2 full attention (org/q at the hub, {COMMIT[:12]})" in ran.out
+    assert list((root / "models").iterdir()) == []

@@ -20,8 +20,11 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 from tests.examples import RECIPE, container, release
 from tests.fleet_unit.machine import inspect
+from tests.hub_server import COMMIT, hub
 from tests.operator.cli.here import INVENTORY, Here, install
+from tests.operator.deploy.memory.configs import TINY
 from tests.operator.deploy.swaps import NEW, OLD, at
+from tests.safetensors import checkpoint, tensor
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]  # several processes, while other tests have the cores
 
@@ -98,6 +101,27 @@ def test_plan_prints_json_like_a_dry_run_of_deploy(installed: Install) -> None:
     assert planned.json == dry.json
     assert (planned.json["service"], planned.json["mode"]) == ("chat", "first")
     assert planned.json["effects"][0]["phase"] == "prepare"
+
+
+def test_a_plan_without_weights_is_refused_after_the_memory_that_the_hub_describes(tmp_path: Path) -> None:
+    shards = {"model.safetensors": {"model.layers.0.mlp.up_proj.weight": tensor("BF16", [512, 1024])}}
+    checkpoint(tmp_path / "at-hub", shards, TINY)
+    (tmp_path / "models").mkdir()
+    serve = {"args": {"max-model-len": 1024}, "env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}
+    memory = {"claim_gib": 0.1, "basis": "a guess"}
+    (tmp_path / "q.yaml").write_text(json.dumps({**RECIPE, "serve": serve, "memory": memory}))
+    inventory = ONE_ADDRESS.replace("{transport: local}", f"{{transport: local, model_dir: {tmp_path}/models}}")
+
+    with install(tmp_path, inventory=inventory) as here, hub({"org/q": tmp_path / "at-hub"}) as served:
+        planned = here("plan", "q.yaml", "--endpoint", served.url)
+        unreachable = here("plan", "q.yaml", "--endpoint", "http://127.0.0.1:9")
+
+    assert (planned.code, unreachable.code) == (5, 5)
+    assert planned.out.startswith("memory, predicted:\n  here: fits an empty node\n")
+    assert f"(org/q at the hub, {COMMIT[:12]})" in planned.out
+    assert "needs: " in planned.err
+    assert "memory unknown: " in unreachable.out
+    assert "the hub cannot be reached from this node" in unreachable.out
 
 
 @pytest.mark.parametrize("verb", ["deploy", "up"])

@@ -16,12 +16,14 @@ from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.errors import NotReady, PlanRefused, SparkopsError, UsageError
 from sparkops.node.docker_api import Engine
 from sparkops.node.member import Member
+from sparkops.operator.build.hub.headers import HubHeaders
 from sparkops.operator.cli.deploy import section
 from sparkops.operator.deploy.fitting import fits, measured
 from sparkops.operator.deploy.memory.fit import Fit, Measured
 from sparkops.operator.fleet.connected import Connected
 from sparkops.serving.startup.estimate import Started, settings
 from tests.examples import CUDA, recipe
+from tests.hub_server import COMMIT, hub
 from tests.operator.build.weights.places import connected, member
 from tests.operator.deploy.memory.configs import TINY
 from tests.safetensors import checkpoint, tensor
@@ -96,6 +98,36 @@ def test_with_neither_it_is_refused_with_both_ways_out(tmp_path: Path) -> None:
     assert str(refused) == (f"n1: memory unknown: no config.json in {tmp_path}/q, no description of org/q in a lock")
     assert "sparkops models pull q --node n1" in refused.next_step
     assert refused.next_step.endswith("or, if a node has it: sparkops recipe lock q --node NODE")
+
+
+@pytest.mark.local
+def test_a_model_that_only_its_hub_has_is_described_there(tmp_path: Path) -> None:
+    (tmp_path / "at-hub").mkdir()
+    give_model(tmp_path / "at-hub")
+    with hub({"org/q": tmp_path / "at-hub/q"}) as served:
+        [fit] = fits(on(tmp_path / "models"), WANTED, HubHeaders(endpoint=served.url)).values()
+
+    assert isinstance(fit, Fit)
+    assert (fit.origin, fit.weights_gib) == (f"org/q at the hub, {COMMIT[:12]}", 2**20 / 2**30)
+
+
+@pytest.mark.local
+def test_a_hub_that_cannot_be_reached_leaves_the_memory_unknown(tmp_path: Path) -> None:
+    [refused] = fits(on(tmp_path), WANTED, HubHeaders(endpoint="http://127.0.0.1:9")).values()
+
+    assert isinstance(refused, NotReady)
+    assert "memory unknown: no config.json in " in str(refused)
+    assert "; org/q: the hub cannot be reached from this node" in str(refused)
+    assert refused.next_step.splitlines()[0] == "Use a node with internet (--node), or a mirror (--endpoint)."
+
+
+@pytest.mark.local
+def test_the_hub_is_not_asked_where_the_node_or_the_lock_knows(tmp_path: Path) -> None:
+    with hub({}) as served:
+        [fit] = fits(on(tmp_path), locked(), HubHeaders(endpoint=served.url)).values()
+
+    assert isinstance(fit, Fit)
+    assert served.requests == []
 
 
 def test_a_value_that_no_engine_accepts_is_wrong_input_and_ends_a_plan(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from sparkops.names import LABEL
 from sparkops.node.program import python
 
 LOOK_S = 60.0
+HUB_S = 120.0
+"""Longer than templates/node/hub.py lets its requests take."""
 DAY_S = 24 * 3600.0  # 67 GB take two hours at 10 MB/s; Ctrl-C ends a command that hangs
 INSIDE = "/models"
 """The model directory in containers of sparkops."""
@@ -31,6 +33,19 @@ def look(model_dir: str, paths: Sequence[str] | None = None) -> Command:
 def describe(directory: str) -> Command:
     """Read config.json and headers of the checkpoint in a directory, for the prediction of memory."""
     return python(programs.load(*programs.DESCRIBE), {"directory": directory}, timeout_s=LOOK_S)
+
+
+def describe_at_hub(weights: Weights, token: str, endpoint: str, certificates: Sequence[bytes]) -> Command:
+    """Read the same of a model at its hub, from the node, by range requests. The token is in stdin."""
+    request = {
+        "id": weights.id,
+        "revision": weights.revision,
+        "exclude": weights.exclude,
+        "token": token,
+        "endpoint": endpoint,
+        "certificates": [certificate.decode(errors="replace") for certificate in certificates],
+    }
+    return python(programs.load(*programs.DESCRIBE), request, timeout_s=HUB_S)
 
 
 def hash_files(model_dir: str, path: str, names: Sequence[str]) -> Command:

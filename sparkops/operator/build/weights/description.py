@@ -30,12 +30,15 @@ def parse(text: str, origin: str) -> Description | None:
 
     Raises ValueError for an error of the program and for other text.
     """
-    output = foreign.loads(text)
-    if output is None:
-        return None
-    if "error" in output:
-        raise ValueError(output["error"])
-    return Description(output["config"], output["tensors"], output["largest"], origin)
+    match foreign.loads(text):
+        case None:
+            return None
+        case {"error": problem}:
+            raise ValueError(problem)
+        case {"config": dict(config), "tensors": dict(tensors), "largest": int(largest_bytes)}:
+            return Description(config, tensors, largest_bytes, origin)
+        case _:
+            raise ValueError(f"unexpected description of a checkpoint: {text[:200]!r}")
 
 
 def of_lock(lock: Described | None, model: str, revision: str | None, origin: str) -> Description | None:
