@@ -17,6 +17,8 @@ TRANSFER = ("partial", "pieces", "handshake", "transfer")
 LAYERS = ("layers",)
 GRAPH = ("graph",)
 LOAD = ("load",)
+BENCH_TOOL = ("attended", "bench_tool")
+BENCH_RUNS = ("bench_runs",)
 PULL = ("checkpoint", "partial", "attended", "pull")
 SURVEY = """import json, sys, node_survey
 print(json.dumps(node_survey.survey(json.loads(sys.stdin.buffer.readline()))))"""

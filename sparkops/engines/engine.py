@@ -70,3 +70,5 @@ class EngineKind:
     """Whether it loads one GGUF file, which a recipe names in `model.file`, and no directory."""
     tasks: frozenset[str] = frozenset({"chat"})
     """Tasks that a recipe may serve with it."""
+    bench: tuple[str, ...] = ()
+    """What its package benchmarks a server with: the module for `python -m` and its first arguments; empty for none."""

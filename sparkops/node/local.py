@@ -69,8 +69,12 @@ class LocalNode:
             raise NotReady(self.name, problem, next_step=step) from None
 
     def _feed(self, command: Command, stdin: Iterable[bytes], to: IO[bytes]) -> Feed:
+        def write(data: bytes) -> None:
+            to.write(data)
+            to.flush()  # a program may wait for its request while its stdin stays open
+
         try:
-            return feed(command.stdin, stdin, to.write, to.close)
+            return feed(command.stdin, stdin, write, to.close)
         except OSError as error:
             to.close()
             raise NotReady(self.name, f"`{command}` cannot be run on this machine: {error.strerror}") from None

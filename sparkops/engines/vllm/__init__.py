@@ -51,4 +51,5 @@ VLLM = EngineKind(
     executors={"ray": with_ray, "mp": with_mp},
     own_address=("VLLM_HOST_IP",),
     tasks=frozenset({"chat", "embedding", "rerank"}),
+    bench=("vllm.entrypoints.cli.main", "bench", "serve"),
 )

@@ -161,6 +161,7 @@ GROUPS: Mapping[str, Mapping[str, Verb | Family]] = {
         "logs": Verb("logs", "logs", "Show a service's logs"),
         "history": Verb("swap", "history", "Show past events"),
         "probe": Verb("probe", "probe", "Run the smoke suite on a running service"),
+        "bench": Verb("bench", "bench", "Measure the speed of a service, and compare runs"),
         "monitoring": Verb("monitoring", "monitoring", "Write files for Prometheus and Grafana"),
     },
     "Maintain": {
@@ -199,6 +200,7 @@ LEAVES: Mapping[str, Verb] = {
 }
 """Every verb that does something, by all of its words."""
 RENAMED: Mapping[str, Sequence[str]] = {
+    "benchmark": ("bench SERVICE",),
     "cancel": ("rollback SERVICE",),
     "down": ("stop SERVICE",),
     "events": ("history [SERVICE]",),
