@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from typing import Literal
 
 from sparkops import __version__
 from sparkops.command import Command, quote
@@ -45,7 +46,7 @@ class Target:
     node: str
     image: str
     url: str
-    via: str
+    via: Literal["gateway", "engine"]
     key: str = field(default="", repr=False)
 
 
@@ -58,10 +59,11 @@ def target(active: Deployment, service: str, gateway: Gateway, key: str, *, dire
     tool.require(recipe)
     head = next(active.heads)
     spec = engine_spec.of(head)
-    own = f"http://127.0.0.1:{spec.rank(head.node).port}"
-    url = own if direct else gateway.url(recipe.serve.port).removesuffix("/v1")
-    via = "engine" if direct else "gateway"
-    return Target(active.release, recipe, head.node, spec.image, url, via, "" if direct else key)
+    if direct:
+        own = f"http://127.0.0.1:{spec.rank(head.node).port}"
+        return Target(active.release, recipe, head.node, spec.image, own, "engine")
+    url = gateway.url(recipe.serve.port).removesuffix("/v1")
+    return Target(active.release, recipe, head.node, spec.image, url, "gateway", key)
 
 
 def serving(leader: Leader, service: str) -> Deployment:
@@ -93,7 +95,7 @@ def new_run(member: Member, target: Target, service: str, load: Load, concurrenc
         revision=recipe.model.revision,
         model_path=recipe.model.path,
         args=recipe.model_dump(mode="json")["serve"]["args"],
-        via="engine" if target.via == "engine" else "gateway",
+        via=target.via,
         url=target.url,
         input_tokens=load.input_tokens,
         output_tokens=load.output_tokens,
@@ -123,7 +125,7 @@ def start_of(member: Member, service: str, release: str) -> Start | None:
     try:
         with connect_guard(member) as guard:
             past = [one for one in estimate.remembered(guard.starts(service)) if one.release == release]
-    except NodeError:  # the figures are worth more than the start beside them
+    except SparkopsError:  # the figures are worth more than the start beside them
         return None
     if not past:
         return None

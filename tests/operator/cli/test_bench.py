@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparkops.engines.start_log import ReportedMemory, Stage
 from sparkops.names import Slot
 from sparkops.operator.build.gateway.image import Service
 from sparkops.serving import engine_spec
 from sparkops.serving.engine_spec import EngineSpec
+from sparkops.serving.startup.estimate import Started
+from sparkops.swap import wire
 from sparkops.swap.journal import Journal
 from sparkops.swap.model import Deployment, Mode, Replica
 from tests.examples import IMAGE_ID, INPUTS, recipe, release
@@ -89,6 +93,43 @@ def test_a_run_is_the_tools_own_result_and_is_kept_with_what_it_measured(here: H
     assert (ran.json["model"], ran.json["via"], ran.json["url"]) == ("org/q", "gateway", "http://127.0.0.1:8000")
     assert kept(here) == [ran.json]
     assert "concurrency 2: 8 requests answered" in ran.err
+
+
+def test_the_last_start_of_the_release_is_beside_the_figures(here: Here) -> None:
+    memory = ReportedMemory(weights_gib=61.5, cache_gib=20.0)
+    starts = [
+        Started(release=of, kind="q", stages={Stage.SERVING: took_s}, memory=memory)
+        for of, took_s in ((RELEASE, 90.0), (RELEASE, 80.0), ("q-other", 10.0))
+    ]
+    (here.peer.directory / "chat.starts").write_text(json.dumps([start.model_dump(mode="json") for start in starts]))
+
+    ran = here("bench", "chat", "--concurrency", "1", "--json")
+
+    assert ran.code == 0, ran.err
+    assert ran.json["start"] == {
+        "took_s": 80.0,
+        "stages": {Stage.SERVING.value: 80.0},
+        "weights_gib": 61.5,
+        "cache_gib": 20.0,
+        "graphs_gib": None,
+    }
+
+
+def test_a_release_that_is_replaced_meanwhile_ends_the_run_unmeasured(here: Here) -> None:
+    """The tool of this run changes the journal as a deploy would."""
+    other = Journal("chat", "here", revision=9, active=replace(serving(), release="q-other"))
+    (here.directory / "next").write_bytes(wire.dump(Journal, other))
+    tool = here.directory / "fake/vllm/entrypoints/cli/main.py"
+    copied = (
+        f"import shutil\nshutil.copy({str(here.directory / 'next')!r}, {str(here.peer.directory / 'chat.journal')!r})"
+    )
+    tool.write_text(f"{tool.read_text()}\n{copied}\n")
+
+    ran = here("bench", "chat", "--concurrency", "1,2")
+
+    assert ran.code == 1
+    assert f"{RELEASE} no longer serves chat: concurrency 1 is not complete" in ran.err
+    assert [one["complete"] for one in kept(here)[0]["points"]] == [False, False]
 
 
 def test_it_prints_a_table_and_what_the_recipe_expects_and_writes_a_page(here: Here) -> None:
