@@ -104,7 +104,7 @@ def test_a_slower_release_is_refused_unless_its_samples_and_the_old_ones_are_mix
 
     assert slower(14, 15, 15.4) == ("15.0 tokens/s, the old release 21.0, beside 0 requests",)
     assert slower(14, 15, 20.5) == ("15.0 tokens/s, the old release 21.0, beside 0 requests",)
-    assert slower(14, 15, 20.5, 21.5) == slower(18, 18.5, 19) == ()
+    assert slower(14, 15, 21.2, 21.5) == slower(18, 18.5, 19) == ()
     assert slower(14, 15, 15.4, beside=2) == ()
     assert slower(20, 21, 22, first_s=0.2) == ("first token after 0.200 s, the old release 0.100 s",)
     assert slower(20, 21, 22, first_s=0.14) == ()
