@@ -73,6 +73,7 @@ REACHING = {
     "operator.fleet.transfer.transfer",
     "operator.status.doctor.bundle",
     "operator.status.doctor.run",
+    "operator.status.hour",
     "operator.status.read",
     "serving.comparison.asking",
     "serving.smoke.client",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sparkops import foreign
@@ -73,6 +73,8 @@ class ServiceFacts:
     """Prefix of a request's path: /SERVICE if the port is that of the one address, else empty."""
     sticky: bool = False
     """Whether a conversation stays with one of several servers."""
+    errors: Mapping[str, int] = field(default_factory=dict)
+    """By process of HAProxy: responses with a status of 500 or more since its start."""
 
     @property
     def holds(self) -> bool:
@@ -131,11 +133,11 @@ def parse_gateway(text: str) -> GatewayFacts:
         raise ValueError(f"unexpected output of the gateway: {error!r} in {text[:200]!r}") from None
 
 
-def _workers(running: Mapping[str, Any]) -> list[Worker | None]:
-    """Return each worker, the current one first, as in `show proc`; None for one that has not replied."""
+def _workers(running: Mapping[str, Any]) -> dict[str, Worker | None]:
+    """Return each worker by its process, the current one first, as in `show proc`; None for one without a reply."""
     words = [line.split() for line in running["processes"].splitlines()]
-    known = (running["statistics"].get(line[0]) for line in words if line[1:2] == ["worker"])
-    return [None if statistics is None else Worker.parse(statistics) for statistics in known]
+    known = {line[0]: running["statistics"].get(line[0]) for line in words if line[1:2] == ["worker"]}
+    return {pid: None if statistics is None else Worker.parse(statistics) for pid, statistics in known.items()}
 
 
 @dataclass(frozen=True)
@@ -178,13 +180,24 @@ class Worker:
         total = (row for row in self.rows if row["pxname"] == backend and row["svname"] == "BACKEND")
         return sum(int(row["scur"] or 0) for row in total)
 
+    def errors(self, backends: Collection[str]) -> int:
+        """Return the number of responses with a status of 500 or more of these backends."""
+        total = (row for row in self.rows if row["pxname"] in backends and row["svname"] == "BACKEND")
+        return sum(int(row.get("hrsp_5xx") or 0) for row in total)
+
 
 def _service(
-    name: str, shown: Mapping[str, Any], running: Mapping[str, Any], workers: list[Worker | None]
+    name: str, shown: Mapping[str, Any], running: Mapping[str, Any], workers: Mapping[str, Worker | None]
 ) -> ServiceFacts:
     releases = _rows(running["releases"])
     slots = {
-        slot: _slot(name, slot, shown["slots"][backend(name, slot)], releases.get(backend(name, slot), NONE), workers)
+        slot: _slot(
+            name,
+            slot,
+            shown["slots"][backend(name, slot)],
+            releases.get(backend(name, slot), NONE),
+            [*workers.values()],
+        )
         for slot in Slot
     }
     file, runtime = (_rows(text).get(name, "") for text in (shown["map"], running["map"]))
@@ -192,7 +205,9 @@ def _service(
     sticky = name in shown.get("sticky", ())  # a gateway of an earlier version does not show it
     own_port = shown["ports"][name]
     port, path = (own_port, "") if own_port else (shown["port"], f"/{name}")
-    return ServiceFacts(name, port, file, runtime, slots, _hold(name, shown), aliases, path, sticky)
+    backends = {waiting(name), *(backend(name, slot) for slot in Slot)}
+    errors = {process: worker.errors(backends) for process, worker in workers.items() if worker}
+    return ServiceFacts(name, port, file, runtime, slots, _hold(name, shown), aliases, path, sticky, errors)
 
 
 def _hold(service: str, shown: Mapping[str, Any]) -> HoldFacts | None:

@@ -32,6 +32,7 @@ from sparkops.guard.report.webhook import Webhooks
 from sparkops.guard.watch.condition_watch import CONDITIONS_S, ConditionWatch
 from sparkops.guard.watch.engine_watch import WATCH_S, EngineWatcher
 from sparkops.guard.watch.memory_floor import MemoryFloor
+from sparkops.guard.watch.minutes import MINUTES_S, MinuteWatch
 from sparkops.node.agents.commands import DOCKER, PEER_PORT
 from sparkops.node.local import LocalNode
 from sparkops.swap.fleet_state import Report
@@ -68,12 +69,14 @@ class Daemon:
     sampler: Sampler = field(init=False)
     floor: MemoryFloor = field(init=False)
     watcher: EngineWatcher = field(init=False)
+    minutes: MinuteWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.follower = Follower(self.state, self.node, self.log)
         self.leadership = Leadership(self.state, self.node, self.follower, link(self.node.name), self.log)
         requests = OperatorRequests(self.leadership).verbs()
         self.sampler = Sampler(self.node, {**requests, "findings": lambda _: self.watcher.findings()})
+        self.minutes = MinuteWatch(self.sampler.samples, lambda: self.leadership.gateway.facts)
         notes, promoted = self.follower.jobs.notes, self.follower.promoted
         tell = self.follower.note_watch
         self.floor = MemoryFloor(self.follower, self.node, self.log, total_gib=read_total_gib())
@@ -98,12 +101,14 @@ class Daemon:
             figures = Figures(self.leadership, self.sampler, lambda: self.message_s, self.watcher.open)
             monitoring = FiguresServer(self.state, figures.text, self.log)
             opened.callback(monitoring.close)
-            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs()}
+            kept = {"minutes": lambda _: self.minutes.report()}
+            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs(), **kept}
             opened.callback(open_socket(webhooks.carried(monitoring.carried(verbs))).shutdown)
             self._report(opened)
             self._start("monitoring", monitoring.look, LISTEN_S)
             self._start("conditions", ConditionWatch(self.leadership, lambda: self.message_s).look, CONDITIONS_S)
             self._start("watch", self.watcher.look, WATCH_S)
+            self._start("minutes", self.minutes.look, MINUTES_S)
             self._watch_docker()
         self.log("Docker stopped answering")
 

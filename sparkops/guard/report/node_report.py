@@ -48,6 +48,7 @@ class Sampled:
     """When its container was started: a later start is another engine."""
     at_s: float
     engine: Facts
+    service: str = ""
 
     @property
     def healthy(self) -> bool:
@@ -91,6 +92,10 @@ class Sampler:
     def newest(self, container: str) -> Sampled | None:
         """Return the last sample of a container, by its name; None before the first one."""
         return next((sample for sample in tuple(self._samples.values()) if sample.container == container), None)
+
+    def samples(self) -> tuple[Sampled, ...]:
+        """Return the last sample of each engine that Docker inspects."""
+        return tuple(sample for sample in tuple(self._samples.values()) if sample.container)
 
     def report(self) -> Facts:
         """Return what node_survey.survey returns, with the age of each engine's sample in seconds."""
@@ -142,7 +147,8 @@ class Sampler:
         last = newest if newest and newest.start == _start(inspect) and newest.healthy else None
         engine = node_survey.engine(inspect, self._request, lambda port: self._figures(port, last))
         name = inspect["Name"].lstrip("/") if "Config" in inspect else ""
-        return Sampled(name, _start(inspect), self.clock(), engine)
+        service = str(node_survey.labels(inspect).get(str(self._request["label"]), ""))
+        return Sampled(name, _start(inspect), self.clock(), engine, service)
 
     def _figures(self, port: int, last: Sampled | None) -> Facts:
         """Return the figures of an engine after those of its last sample; without any in it, two samples of now."""

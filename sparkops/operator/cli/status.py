@@ -58,7 +58,7 @@ def status(
     if client is not None:
         _show_client(settings, client, service, json=json, other=watch or gpu)
         return
-    with closing(_reader(settings, gpus=gpu or watch)) as reader, ThreadPoolExecutor(1) as importing:
+    with closing(fleet_reader(settings, gpus=gpu or watch)) as reader, ThreadPoolExecutor(1) as importing:
         module = importing.submit(import_module, f"sparkops.operator.cli.{'watch' if watch else 'status_output'}")
         outcomes = reader.read()
         module.result().show(settings, reader, outcomes, service, json=json)
@@ -87,7 +87,7 @@ def _show_client(settings: Settings, client: str, service: str | None, *, json: 
         module.show_client(fleet, reader, reader.read(), client, service, json=json)
 
 
-def _reader(settings: Settings, *, gpus: bool) -> Reader:
+def fleet_reader(settings: Settings, *, gpus: bool) -> Reader:
     """Return the reader of the inventory's nodes. The file is checked before anything is shown."""
     fleet = addresses.read(settings.inventory) or import_module("sparkops.operator.cli.named").load_fleet(settings)
     return Reader(fleet, fleet.nodes, gpus)

@@ -131,18 +131,18 @@ def data_json(value: Any) -> None:
     """Print one JSON object on stdout."""
     PRINTED.append(value)
     with _above():
-        typer.echo(json.dumps(_redacted(value), indent=2))
+        typer.echo(json.dumps(without_credentials(value), indent=2))
 
 
-def _redacted(value: Any) -> Any:
-    """Redact values before they become JSON: its quotes and escapes could hide a password from the pattern."""
+def without_credentials(value: Any) -> Any:
+    """Return a value without credentials, before it becomes JSON, whose escapes could hide one from the pattern."""
     match value:
         case str():
             return redacted(value)
         case dict():
-            return {_redacted(key): _redacted(child) for key, child in value.items()}
+            return {without_credentials(key): without_credentials(child) for key, child in value.items()}
         case list() | tuple():
-            return [_redacted(child) for child in value]
+            return [without_credentials(child) for child in value]
         case _:
             return value
 

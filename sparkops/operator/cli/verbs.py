@@ -158,6 +158,7 @@ GROUPS: Mapping[str, Mapping[str, Verb | Family]] = {
     },
     "Observe": {
         "status": Verb("status", "status", "Show nodes, services and releases"),
+        "ui": Verb("ui", "ui", "Show the fleet on a page in the browser"),
         "logs": Verb("logs", "logs", "Show a service's logs"),
         "history": Verb("swap", "history", "Show past events"),
         "probe": Verb("probe", "probe", "Run the smoke suite on a running service"),
