@@ -13,7 +13,7 @@ ON_NODES := "(fleet or vllm) and not matrix"
 # Without bytecode each call of sparkops compiles its modules again, which takes a second or two.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched full-memory pairs bench captures simulate bite clients release requirements venv clean
+.PHONY: arguments demo test check lint types thorough unit fuzz gpu images-real arm64 wheel-facts fleet images nodes fleet-down swaps matrix soak watched full-memory pairs bench captures simulate bite clients ui release requirements venv clean
 
 demo: $(READY)  ## two nodes, image, deploy, swap under load, rollback; counts failed requests
 	@$(BIN)/python -m tests.operator.demo
@@ -86,6 +86,10 @@ swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 
 matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=3 fleets of two nodes; takes more than two hours
 	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv || $(FIRST) $(ALONE) -m matrix
+
+ui: $(READY)  ## the page of `sparkops ui` in Debian's Chromium, and its pictures in docs/captures
+	@$(BIN)/pytest tests/lab/browser -m browser
+	@$(BIN)/python -m tests.lab.browser
 
 clients: $(READY)  ## Open WebUI, OpenCode, Continue and LiteLLM from their package registries; each asks a question
 	@$(BIN)/pytest tests/lab/clients -m clients

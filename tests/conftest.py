@@ -83,7 +83,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     is_local = collection_path.suffix == ".py" and WHOLE_FILE in collection_path.read_text()
     return (
         True
-        if is_local or (LOCAL | {"containerd", "real", "lab/gpu", "lab/clients"}) & _below(collection_path)
+        if is_local
+        or (LOCAL | {"containerd", "real", "lab/gpu", "lab/clients", "lab/browser"}) & _below(collection_path)
         else None
     )
 
@@ -107,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if _on_nodes(config):
         items.sort(key=lambda item: order(item.nodeid))
     for item in items:
-        if any(item.get_closest_marker(marker) for marker in ("fleet", "vllm", "gpu", "clients")):
+        if any(item.get_closest_marker(marker) for marker in ("fleet", "vllm", "gpu", "clients", "browser")):
             continue
         here = item.get_closest_marker("local") or LOCAL & _below(item.path)
         item.add_marker(pytest.mark.local if here else pytest.mark.unit)

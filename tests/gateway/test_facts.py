@@ -155,3 +155,18 @@ def test_a_gateway_of_another_format_is_refused_with_its_format(schema: int) -> 
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"Expecting value|unexpected output of the gateway"):
         facts.parse_gateway(text)
+
+
+def test_errors_of_a_service_are_counted_by_process_with_those_of_requests_that_waited() -> None:
+    shown = load("draining")
+    statistics = shown["haproxy"]["statistics"]
+    for pid, text in statistics.items():
+        head, *rows = text.splitlines()
+        at = head.removeprefix("# ").split(",").index("hrsp_5xx")
+        cells = [row.split(",") for row in rows if row]
+        cells += [["be_chat_wait", *row[1:]] for row in cells if row[:2] == ["be_chat_blue", "BACKEND"]]
+        for row in cells:
+            row[at] = "2" if row[1] == "BACKEND" else row[at]
+        statistics[pid] = "\n".join([head, *map(",".join, cells)])
+
+    assert parse(shown).services["chat"].errors == {"57": 6, "18": 6}

@@ -1,0 +1,1 @@
+"""The page of `sparkops ui` in Debian's Chromium: `make ui`."""
