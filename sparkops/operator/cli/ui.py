@@ -38,7 +38,13 @@ def ui(
     context: typer.Context,
     port: Annotated[
         int,
-        typer.Option("--port", parser=whole(0, 65535), metavar="PORT", help="Port to listen on; default: a free one"),
+        typer.Option(
+            "--port",
+            parser=whole(0, 65535),
+            metavar="PORT",
+            show_default=False,
+            help="Port to listen on; default: a free one",
+        ),
     ] = 0,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser")] = False,
 ) -> None:
