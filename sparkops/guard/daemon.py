@@ -75,7 +75,8 @@ class Daemon:
         self.follower = Follower(self.state, self.node, self.log)
         self.leadership = Leadership(self.state, self.node, self.follower, link(self.node.name), self.log)
         requests = OperatorRequests(self.leadership).verbs()
-        self.sampler = Sampler(self.node, {**requests, "findings": lambda _: self.watcher.findings()})
+        requests |= {"findings": lambda _: self.watcher.findings(), "minutes": lambda _: self.minutes.report()}
+        self.sampler = Sampler(self.node, requests)
         self.minutes = MinuteWatch(self.sampler.samples, lambda: self.leadership.gateway.facts)
         notes, promoted = self.follower.jobs.notes, self.follower.promoted
         tell = self.follower.note_watch
@@ -101,8 +102,7 @@ class Daemon:
             figures = Figures(self.leadership, self.sampler, lambda: self.message_s, self.watcher.open)
             monitoring = FiguresServer(self.state, figures.text, self.log)
             opened.callback(monitoring.close)
-            kept = {"minutes": lambda _: self.minutes.report()}
-            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs(), **kept}
+            verbs = {**self.leadership.verbs(), **self.sampler.verbs, **rebuild.verbs()}
             opened.callback(open_socket(webhooks.carried(monitoring.carried(verbs))).shutdown)
             self._report(opened)
             self._start("monitoring", monitoring.look, LISTEN_S)

@@ -37,6 +37,7 @@ from sparkops.operator.fleet.transfer import commands as transfers
 from sparkops.operator.status import observation, starting
 from sparkops.operator.status.doctor import bundle, discovery
 from sparkops.operator.status.doctor.facts import parse_machine
+from sparkops.operator.status.hour import read_hour
 from sparkops.serving.smoke import garbage, prompts
 from sparkops.serving.startup import causes
 from sparkops.serving.startup.explain import of_docker
@@ -74,6 +75,8 @@ def compose(text: str) -> object:
 
 NESTED = (ValueError, RecursionError)
 """What `json` raises for text; RecursionError, where it is nested too deeply."""
+HOUR = (ValueError, TypeError, LookupError, OverflowError)
+"""What `operator.fleet.guards.replies.parsed` takes for a reply of another form."""
 PARSERS: Mapping[str, Parser] = {
     **{f"log of {engine}": Parser(partial(log, engine)) for engine in ENGINES},
     "stage of a start": Parser(starting.stage),
@@ -116,6 +119,7 @@ PARSERS: Mapping[str, Parser] = {
     "worker": Parser(Worker.parse),
     "evidence": Parser(bundle.evidence),
     "status": Parser(partial(observation.read, "n"), (SparkopsError,)),
+    "samples of an hour": Parser(lambda text: read_hour(foreign.loads(text), 0.0), HOUR),
     "journal": Parser(lambda text: wire.load(Journal, text.encode()), (WireError,)),
     "message": Parser(lambda text: messages.unpack(text.encode()), (WireError,)),
     "certificate": Parser(differences.PEM.search),

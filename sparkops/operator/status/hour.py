@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sparkops.errors import SparkopsError
 from sparkops.node.node import Node
 from sparkops.operator.fleet.guards.leader import GuardConnection
 from sparkops.operator.fleet.guards.replies import parsed
 from sparkops.operator.fleet.parallel import on_each
-from sparkops.serving.watch.minutes import MOST_SERVICES, Minute, read_minutes, together
+from sparkops.serving.watch.minutes import KEPT, MOST_SERVICES, Minute, read_minutes, together
 
 READ_S = 20.0
 """Seconds between two readings."""
@@ -21,17 +21,18 @@ Hour = Mapping[str, list[Minute]]
 
 
 def read_hour(reply: object, now: float) -> dict[str, list[Minute]]:
-    """Return the samples in a guard's reply, by the minutes of this machine's clock, `now`.
+    """Return the samples of the last hour in a guard's reply, by the minutes of this machine's clock, `now`.
 
     Raises KeyError, TypeError, ValueError or OverflowError for a reply of another form.
     """
     if not isinstance(reply, dict):
         raise TypeError(type(reply))
-    shift, services = round((now - float(reply["now"])) / 60), dict(reply["services"])
-    return {
-        str(name): [Minute(**{**vars(one), "minute": one.minute + shift}) for one in read_minutes(samples)]
-        for name, samples in list(services.items())[:MOST_SERVICES]
-    }
+    shift, services, end = round((now - float(reply["now"])) / 60), dict(reply["services"]), int(now // 60)
+    hour = dict[str, list[Minute]]()
+    for name, samples in list(services.items())[:MOST_SERVICES]:
+        moved = (replace(one, minute=one.minute + shift) for one in read_minutes(samples))
+        hour[str(name)] = [one for one in moved if end - KEPT < one.minute <= end + 1]
+    return hour
 
 
 @dataclass

@@ -75,8 +75,11 @@ def read_minutes(reported: object) -> Iterator[Minute]:
     """Yield the newest samples in the reply of a guard, without those of another form."""
     for item in reported[-KEPT:] if isinstance(reported, list) else ():
         with suppress(KeyError, TypeError, ValueError, OverflowError):
+            minute = _whole(item["minute"])
+            if minute is None:
+                continue
             yield Minute(
-                minute=int(item["minute"]),
+                minute=minute,
                 tok_s=_figure(item["tok_s"]),
                 ttft_s=_figure(item["ttft_s"]),
                 first_tokens=_whole(item["first_tokens"]) or 0,

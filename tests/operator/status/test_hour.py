@@ -28,6 +28,13 @@ def test_a_reply_names_no_more_services_than_a_guard_keeps() -> None:
     assert len(read_hour({"now": 0.0, "services": {str(number): [] for number in range(999)}}, 0.0)) == MOST_SERVICES
 
 
+def test_samples_of_another_time_than_the_last_hour_are_left_out() -> None:
+    """Those of one guard would else take the place of all others'."""
+    samples = [Minute(minute=minute) for minute in (0, 40, 41, 100, 101, 102, 10**9)]
+
+    assert [one.minute for one in read_hour(reply(6000.0, *samples), 6000.0)["chat"]] == [41, 100, 101]
+
+
 @pytest.mark.parametrize(
     "reported", [None, [], {"now": "x", "services": {}}, {"now": 0.0}, {"now": 0.0, "services": 3}]
 )
