@@ -59,8 +59,8 @@ def ui(
     names, gateway = places(settings)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with closing(fleet_reader(settings, gpus=True)) as reader, closing(HourReader(lambda: reader.nodes)) as hour:
-            samples, plans = Samples(hour), Plans(settings)
+        with closing(fleet_reader(settings, gpus=True)) as reader:
+            samples, plans = Samples(HourReader(lambda: reader.nodes)), Plans(settings)
             feed = Feed(lambda: picture(joined_status(names, gateway, reader.read()), samples.newest, settings))
             with closing(plans), _served(Site(feed, recipes, plans.text), port) as site:
                 samples.start(feed)

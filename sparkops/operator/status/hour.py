@@ -37,7 +37,7 @@ def read_hour(reply: object, now: float) -> dict[str, list[Minute]]:
 
 @dataclass
 class HourReader:
-    """Reads the guards of `nodes`, those that are connected now. A node without samples has none to add."""
+    """Reads the guards of `nodes`, those that are connected now; the streams to them end with the connections."""
 
     nodes: Callable[[], Mapping[str, Node]]
     cancel: threading.Event = field(default_factory=threading.Event)
@@ -62,8 +62,3 @@ class HourReader:
             self._guards[name] = GuardConnection(node)
         reply = self._guards[name].request("minutes")
         return parsed(name, "minutes", reply, lambda reply: read_hour(reply, self.now()))
-
-    def close(self) -> None:
-        """End the streams to the guards."""
-        for guard in self._guards.values():
-            guard.close()

@@ -11,7 +11,7 @@ from tests.lab.browser.test_page import Fleet, open_page
 from tests.operator.status.page.pictures import fleet
 from tests.places import ROOT
 
-PICTURES = (("ui", 1180, 840, False), ("ui-narrow", 400, 860, True))
+PICTURES = (("ui", 1180, 874, False), ("ui-narrow", 400, 860, True))
 """Name, width and height in pixels, and whether it is dark."""
 MOST_BYTES = 150_000
 
