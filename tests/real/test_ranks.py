@@ -1,4 +1,7 @@
-"""One replica over four nodes: two stages of two ranks come up as one, answer, are replaced, and end together."""
+"""One replica over four nodes: two stages of two ranks come up as one, answer, are replaced, and end together.
+
+With eight nodes, the next release comes up on the other four while requests run.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,25 @@ from tests.real.service import QUICK, Service, wait_for, write_inventory
 pytestmark = [pytest.mark.fleet, pytest.mark.matrix]  # it needs four nodes
 
 ALL = ("node-1", "node-2", "node-3", "node-4")
+OTHERS = ("node-5", "node-6", "node-7", "node-8")
 SIZES = {"serve.tensor_parallel": "2", "serve.pipeline_parallel": "2", "serve.executor": "mp"}
 
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The stand-in on four nodes, with a gateway on node-1 and plain TCP between the nodes."""
-    nodes = Fleet.up(4)
+    yield from fleet_of(len(ALL), tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The same with four more nodes."""
+    yield from fleet_of(len(ALL) + len(OTHERS), tmp_path_factory)
+
+
+def fleet_of(count: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The stand-in of four ranks on so many nodes."""
+    nodes = Fleet.up(count)
     home = tmp_path_factory.mktemp("ranks")
     cli = Cli(write_inventory(nodes, home, pairs.fabric), home)
     built = cli("build", "stand-in", "--once", timeout=1800)
@@ -64,6 +79,25 @@ def test_the_end_of_one_rank_ends_its_attempt_on_all_nodes_and_all_start_anew(fo
 
     wait_for(lambda: before not in attempts(four, active.release), 60)
     wait_for(lambda: answers(four), 180)
+
+
+@pytest.mark.timeout(1800)
+def test_four_ranks_on_other_nodes_take_over_under_load(eight: Service) -> None:
+    eight.sweep()
+    first = eight.deploy(*pairs.on(ALL), name="first")
+    assert first.code == 0, (first.json, first.err)
+    for names, name in ((OTHERS, "second"), (ALL, "third")):
+        with eight.load(rate=20, streams=4) as load:
+            load.wait_for(40)
+            ran = eight.deploy(*pairs.on(names), name=name)
+            load.wait_for(40)
+            report = load.report()
+
+        print(report)
+        assert (ran.code, ran.json["mode"]) == (0, "across"), (ran.json, ran.err)
+        assert report.clean, report
+        assert pairs.whole(eight, str(ran.json["release"]), names)
+        assert says(eight) == name
 
 
 def attempts(service: Service, release: str) -> set[str]:
