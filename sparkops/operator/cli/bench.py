@@ -32,6 +32,7 @@ NAMES = Annotated[
     list[str] | None,
     typer.Argument(metavar="NAME", help="Service; with --show or --compare a release, a kept run or a file"),
 ]
+DEFAULT = ",".join(map(str, CONCURRENCIES))
 MOST_CONCURRENCY, MOST_POINTS, MOST_TOKENS = 1024, 16, 1_000_000
 
 
@@ -51,7 +52,7 @@ def bench(
     *,
     concurrency: Annotated[
         str, typer.Option("--concurrency", parser=concurrencies, metavar="N,N", help="Streams at once, in turn")
-    ] = ",".join(map(str, CONCURRENCIES)),
+    ] = DEFAULT,
     input_tokens: Annotated[
         int, typer.Option(parser=whole(1, MOST_TOKENS), metavar="TOKENS", help="Length of a prompt")
     ] = Load.input_tokens,
@@ -86,7 +87,15 @@ def bench(
     """
     modes = [flag for flag, given in (("--list", list_), ("--show", show), ("--compare", compare)) if given]
     named = list(names or ())
-    _check(named, modes, continue_=continue_, dry_run=dry_run, verified=verified, page=page)
+    settings = {
+        "--concurrency": concurrency != DEFAULT,
+        "--input-tokens": input_tokens != Load.input_tokens,
+        "--output-tokens": output_tokens != Load.output_tokens,
+        "--requests": requests is not None,
+        "--direct": direct,
+    }
+    measured = [flag for flag, given in settings.items() if given]
+    _check(named, modes, measured, continue_=continue_, dry_run=dry_run, verified=verified, page=page)
     if modes:
         fleet = load_fleet(context.obj) if list_ or not all(Path(name).is_file() for name in named) else None
         _show(fleet, named, modes[0], page, verified=verified, json=json)
@@ -112,6 +121,7 @@ def bench(
 def _check(
     named: Sequence[str],
     modes: Sequence[str],
+    measured: Sequence[str],
     *,
     continue_: bool,
     dry_run: bool,
@@ -122,6 +132,9 @@ def _check(
     if len(modes) > 1:
         raise UsageError(f"{modes[0]}: not with {modes[1]}", next_step="sparkops bench --help")
     mode = modes[0] if modes else ""
+    if (mode or continue_) and measured:
+        why = "it measures nothing" if mode else "it has the settings of the run that it finishes"
+        raise UsageError(f"{mode or '--continue'}: not with {measured[0]}: {why}")
     if mode and (continue_ or dry_run):
         raise UsageError(f"{mode}: not with {'--continue' if continue_ else '--dry-run'}: it measures nothing")
     if mode == "--list" and (verified or page):

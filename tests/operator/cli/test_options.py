@@ -16,6 +16,7 @@ pytestmark = pytest.mark.unit
 
 UNREAD = {
     "deploy": {"blue_green", "detach"},  # every deploy is blue-green
+    "plan": {"blue_green"},
     # With --dry-run nothing is sent that could wait or be followed.
     "build": {"wait"},
     "node uninstall": {"wait"},
