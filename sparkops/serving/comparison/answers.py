@@ -23,7 +23,8 @@ NEAR = 5
 ROUNDS = 3
 """How often each question is asked: the answers of one release to one question are its own spread."""
 LOGPROBS = {"logprobs": True, "top_logprobs": NEAR}
-TEXT_LETTERS = 4000
+TEXT_LETTERS, TOKEN_LETTERS = 4000, 200
+"""What is kept of an answer and of a token: all answers must fit the request that brings them to a guard."""
 COMPARED = "compared"
 """The kind of an event that holds the result."""
 Form = Literal["text", "JSON", "tool call", "broken JSON", "broken tool call"]
@@ -147,8 +148,8 @@ def _tokens(given: Any) -> Iterator[Token]:
     content = given.get("content") if isinstance(given, Mapping) else None
     for item in (content if isinstance(content, list) else [])[:MOST_TOKENS]:
         try:
-            text, logprob = str(item["token"]), float(item["logprob"])
-            near = {str(other["token"]): float(other["logprob"]) for other in (item.get("top_logprobs") or [])[:NEAR]}
+            text, logprob = _piece(item), float(item["logprob"])
+            near = {_piece(other): float(other["logprob"]) for other in (item.get("top_logprobs") or [])[:NEAR]}
         except (KeyError, TypeError, ValueError, AttributeError):
             return
         if not math.isfinite(logprob):
@@ -156,3 +157,7 @@ def _tokens(given: Any) -> Iterator[Token]:
         yield Token(
             text=text, logprob=logprob, near={name: value for name, value in near.items() if math.isfinite(value)}
         )
+
+
+def _piece(item: Mapping[str, Any]) -> str:
+    return str(item["token"])[:TOKEN_LETTERS]
