@@ -126,7 +126,7 @@ HANDWRITTEN = (
     Fault(23, "a rolling update ends after its first step", "journal",
           "return self._next_step(swap) if swap.goal else self.settled(swap.why)", "return self.settled(swap.why)"),
     Fault(24, "a replica that only the leader restarts stays down", "leader",
-          "return rests or bool(fleet.dead(journal, replica))", "return False"),
+          "return rests or bool(fleet.dead(journal, replica) or fleet.garbled(journal, replica))", "return False"),
     Fault(24, "a return of a replica has no end", "leader",
           "if swap := _served_by_others(journal):", "if False and (swap := _served_by_others(journal)):"),
     Fault(14, "a deploy to a node that the leader does not reach is accepted", "intents",
