@@ -233,7 +233,7 @@ class Journal:
     @property
     def pointed(self) -> tuple[Deployment, ...]:
         """What a slot of the gateway may point at: the releases, and the parts of them during a rolling update."""
-        parts = (self.swap.rest, self.swap.proving) if self.swap and self.swap.kept else ()
+        parts = (self.swap.rest, self.swap.proving) if self.swap else ()
         return tuple(dict.fromkeys((*self.deployments, *(part for part in parts if part and part.replicas))))
 
     @property
@@ -312,8 +312,8 @@ class Journal:
 
         `kept`: its replicas that serve on.
         """
-        active, key, mode = present(self.active), self._key(), Mode.ROLLING if kept else Mode.IN_PLACE
-        swap = Swap(f"restart {key}", mode, active, active, key, Phase.QUIESCE, why=why, kept=kept)
+        active, key = present(self.active), self._key()
+        swap = Swap(f"restart {key}", Mode.IN_PLACE, active, active, key, Phase.QUIESCE, why=why, kept=kept)
         return self.changed(swap=swap, starts=self.starts + 1, restarts=self.restarts + 1, trouble="")
 
     def advanced(self) -> Journal:
@@ -363,9 +363,9 @@ class Journal:
             return self.changed(stopping=True, outcomes=self._with(swap.intent, "reverted", why))
         if swap.keeps_source or (swap.retries and not swap.stops_source):
             return self.settled(why)
-        if self.restarts >= RESTARTS and swap.kept:
-            return self.settled(swap.why or why)
         if self.restarts >= RESTARTS:
+            if swap.kept:
+                return self.settled(swap.why or why)
             return self if self.trouble else self.changed(trouble=why)
         back = swap if swap.retries else replace(swap, target=present(swap.source), source=swap.target, reverting=True)
         back = replace(back, goal=None, phase=_entry(swap), key=self._key(), why=why)

@@ -168,9 +168,9 @@ def _serve(journal: Journal, fleet: FleetState, gateway: GatewayView) -> LeaderE
     active, answer = journal.active, gateway.answer(journal.active)
     if active is None:
         return SwitchTraffic(None) if gateway.active else _recovered(journal)
-    if gateway.active is active.slot and not gateway.has(active):
+    if not gateway.has(active):
         return PointSlot(active)
-    if len(active.replicas) > 1 and (repaired := _repair_replica(journal, active, fleet)):
+    if repaired := _repair_replica(journal, active, fleet):
         return repaired
     if answer is Answer.NO or _rests(journal, active, fleet):  # another program may answer on its port
         return _repair(journal, active, fleet, gateway)

@@ -103,10 +103,10 @@ def _armed(journal: Journal, node: str) -> Armed | None:
 
 
 def slots(journal: Journal) -> Iterator[Deployment]:
-    """Return the releases that the gateway's slots must point at."""
+    """Return what the gateway's slots must point at during a swap."""
     swap = journal.swap
     if swap is None:
-        return iter((journal.active,) if journal.active else ())
+        return iter(())
     source = _serving(swap) if swap.kept else swap.source
     comes = swap.reached(Phase.VERIFY) and bool(swap.coming.replicas)
     return (item for item in (source, swap.proving if comes else None) if item)

@@ -151,10 +151,10 @@ EQUIVALENT: Mapping[str, str] = {
     "journal.Journal.reverted: `if swap.keeps_source or (swap.retrie` before `if swap.source is None and swap.reac`": (
         EXCLUSIVE
     ),
-    "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if swap.source is None and swap.reac`": (
+    "journal.Journal.reverted: `if self.restarts >= RESTARTS: if swa` before `if swap.source is None and swap.reac`": (
         "a swap that goes forward has the whole budget"
     ),
-    "journal.Journal.reverted: `if self.restarts >= RESTARTS: return` before `if swap.keeps_source or (swap.retrie`": (
+    "journal.Journal.reverted: `if self.restarts >= RESTARTS: if swa` before `if swap.keeps_source or (swap.retrie`": (
         "a swap that stops nothing has the whole budget"
     ),
     "leader._due: `if journal.stopping: return _stop(jo` before `if (unset := _unset(journal, fleet))`": (
@@ -175,8 +175,10 @@ EQUIVALENT: Mapping[str, str] = {
     "intents._forget: `if journal.deployments: return Refus` before `if journal.forgotten: return Nothing`": (
         "a deploy ends that a service is forgotten"
     ),
+    "journal.Swap.phases: `if self.retries: skipped |= {Phase.P` before `if not self.coming.replicas: skipped`": (
+        "both add phases to one set"
+    ),
     "journal.Journal._begun: without `source`": "a rolling update without a promoted release is refused",
-    "journal.Journal.pointed: without `part`": OF_SOURCE,
     "journal.Swap.coming: always `self.kept`": WHOLE,
     "journal.Swap.leaving: without `self.kept`": WHOLE,
     "journal.Swap.leaving: without `self.source`": OF_SOURCE,
