@@ -17,6 +17,7 @@ from tests.swap.simulation import (
     test_journals,
     test_plan,
     test_recovery,
+    test_replica_decisions,
     test_reports,
     test_reproductions,
     test_rolling,
@@ -31,7 +32,8 @@ from tests.swap.simulation.walks import walk
 
 SCENARIOS = (
     test_reproductions, test_rules, test_rolling, test_shapes, test_plan, test_direct, test_intents, test_journals,
-    test_guard_rules, test_unread_gateway, test_reports, test_waiting, test_recovery, test_decisions, test_ended_ranks,
+    test_guard_rules, test_unread_gateway, test_reports, test_waiting, test_recovery, test_decisions,
+    test_replica_decisions, test_ended_ranks,
 )  # fmt: skip
 SEEDS = 100
 MOST_STATES = 60_000

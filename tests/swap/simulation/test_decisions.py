@@ -9,12 +9,12 @@ import pytest
 from sparkops.names import Slot
 from sparkops.swap.effects import ArmBoot, CutRequests, MarkStop, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report, why_deposed
-from sparkops.swap.follower import Local, Record, reconcile, report
+from sparkops.swap.follower import Local, Record, reconcile, report, worker_loaded
 from sparkops.swap.intents import Deploy, Forget, Refused, accept, fails, kept
-from sparkops.swap.journal import OUTCOMES, PAUSES_S, Journal, Swap, present
+from sparkops.swap.journal import OUTCOMES, PAUSES_S, RESTARTS, Journal, Swap, present
 from sparkops.swap.leader import needs_operator, step
 from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
-from sparkops.swap.orders import Armed, RankOrder, Want, hold, load_ahead, order
+from sparkops.swap.orders import Armed, RankOrder, Want, hold, load_ahead, order, traffic, unpromoted
 from sparkops.swap.phases import RULES
 from sparkops.swap.rebuild import given_up, rebuilt
 from tests.swap.simulation.scenarios import SLOTS, deployment, gateway_view
@@ -380,6 +380,19 @@ def test_a_node_is_about_to_load_until_the_new_release_has_loaded() -> None:
     assert nodes(swap(Mode.FIRST, Phase.LOAD, first=None)) == "n2"
 
 
+def test_a_worker_of_the_release_that_serves_has_loaded_while_another_one_loads() -> None:
+    loads = swap(Mode.ACROSS, Phase.LOAD, deployment("b", Slot.GREEN, "n1", "n4"), PAIR)
+
+    assert worker_loaded("n3", "a-r1", loads) is Answer.YES
+    assert worker_loaded("n4", "b-r1", loads) is Answer.NO
+
+
+def test_the_release_that_a_return_leaves_is_what_may_be_killed_for_memory() -> None:
+    assert [rank.container for rank in unpromoted(swap(Mode.BESIDE, Phase.BAKE))] == ["b-r0"]
+    assert [rank.container for rank in unpromoted(returning(Phase.BAKE))] == ["b-r0"]
+    assert [*unpromoted(returning(Phase.RETIRE))] == []
+
+
 def test_nothing_starts_before_what_it_replaces_is_stopped() -> None:
     starts = swap(Mode.IN_PLACE, Phase.START)
     engines = {"a-r0": UP, "b-r0": DOWN}
@@ -444,6 +457,20 @@ def test_a_swap_ends_as_what_it_was(reverting: bool, result: str) -> None:
     assert ((found := ends.outcome("i")) and found.result, ends.swap) == (result, None)
 
 
+def test_the_old_release_has_the_traffic_until_it_is_withdrawn() -> None:
+    assert traffic(swap(Mode.IN_PLACE, Phase.PREPARE)) == OLD
+    assert traffic(swap(Mode.IN_PLACE, Phase.QUIESCE)) is None
+    assert traffic(swap(Mode.BESIDE, Phase.LOAD)) == OLD
+
+
+def test_a_container_that_starts_once_more_is_none_that_must_stop() -> None:
+    failed = replace(SERVES, active=None)
+
+    journal = failed.begun("i", Mode.FIRST, replace(OLD, slot=Slot.GREEN), automatic=True, retire=PAIR.ranks)
+
+    assert [rank.place for rank in journal.stopped] == [("n3", "a-r1")]
+
+
 def test_a_drain_is_bounded_by_the_release_that_drains() -> None:
     limits = Limits(drain_s=5, unknown_s=6)
     slow = replace(present(swap(Mode.BESIDE, Phase.DRAIN).swap), source=replace(OLD, limits=limits))
@@ -493,6 +520,15 @@ def test_a_restart_that_fails_begins_again_and_requests_wait_meanwhile(phase: Ph
     failed = restart(phase).reverted("n2: no device")
 
     assert (present(failed.swap).phase, failed.restarts) == (again, 2)
+
+
+def test_a_restart_whose_budget_is_spent_needs_an_operator() -> None:
+    spent = restart(Phase.LOAD).changed(restarts=RESTARTS)
+
+    failed = spent.reverted("n2: no device")
+
+    assert (failed.swap, failed.trouble) == (spent.swap, "n2: no device")
+    assert failed.reverted("another reason") is failed
 
 
 def returning(phase: Phase, first: Deployment = OLD) -> Journal:
@@ -553,6 +589,15 @@ def test_a_wait_in_place_needs_an_operator_where_the_gateway_takes_no_change() -
     assert (refusing.swap, refusing.trouble) == (waits.swap, "no progress in phase 'start'")
 
 
+def test_a_bake_in_place_whose_gateway_cannot_be_read_needs_an_operator() -> None:
+    """The new release may serve: a return would stop it."""
+    bakes = swap(Mode.IN_PLACE, Phase.BAKE)
+
+    after = written(bakes, fleet(bakes, engine("a-r0", DOWN), engine("b-r0", UP), waited_s=LONG))
+
+    assert (after.swap, after.trouble) == (bakes.swap, "no progress in phase 'bake'")
+
+
 def test_a_rebuilt_gateway_gives_no_traffic_to_a_release_that_does_not_answer() -> None:
     drains = swap(Mode.BESIDE, Phase.DRAIN, BESIDE)
     engines = engine("a-r0", UP), engine("b-r0", UP)
@@ -586,6 +631,12 @@ def test_a_rebuild_returns_to_the_old_release_where_the_new_one_is_lost_that_had
     journal = rebuilt([swap(Mode.IN_PLACE, Phase.BAKE, wider)], "n2", frozenset({"n1"}))
 
     assert (present(journal.swap).reverting, present(journal.swap).target) == (True, OLD)
+
+
+def test_a_rebuild_continues_a_first_deploy() -> None:
+    first = swap(Mode.FIRST, Phase.LOAD, first=None)
+
+    assert rebuilt([first], "n3", frozenset({"n1"})).swap == first.swap
 
 
 # What operators are told
