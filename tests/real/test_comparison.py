@@ -36,8 +36,10 @@ def compared(service: Service) -> list[str]:
 @pytest.mark.parametrize(
     ("argv", "mode"),
     [
-        (("--node", "node-1", "--mode", "beside"), "beside"),
-        (("--node", "node-1", "--mode", "in-place", "--allow-downtime"), "in-place"),
+        pytest.param(("--node", "node-1", "--mode", "beside"), "beside", marks=pytest.mark.matrix),
+        pytest.param(
+            ("--node", "node-1", "--mode", "in-place", "--allow-downtime"), "in-place", marks=pytest.mark.matrix
+        ),
         (("--node", "node-2", "--mode", "across"), "across"),
     ],
 )
@@ -76,6 +78,7 @@ def test_a_release_with_a_smaller_context_is_refused_and_the_old_one_serves_on(s
     assert service.journal().active == active
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(900)
 def test_a_difference_that_is_only_reported_stops_nothing(service: Service) -> None:
     changes = {**SMALLER, "swap__compare": "report"}
