@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite
 
@@ -21,7 +21,7 @@ from sparkops.node.http import direct, session
 from sparkops.node.local import LocalNode
 from sparkops.node.member import Member
 from sparkops.serving import engine_spec
-from sparkops.serving.smoke import claims, openai, prompts, suite
+from sparkops.serving.smoke import claims, openai, suite
 from sparkops.serving.smoke.client import Client, EngineBusy, load_now
 from sparkops.serving.smoke.coverage import light, of_pass
 from sparkops.serving.smoke.probing import restarts
@@ -171,9 +171,8 @@ def pace(node: LocalNode, port: int, recipe: Recipe, cancel: threading.Event) ->
     before = load_now(lambda: session(node, port))
     if before is None or before.running + before.waiting:
         return None
-    request = prompts.chat(Round(recipe, alone=False), recipe.probe.smoke.text.prompt, TOKENS, **claims.STREAMED)
-    short = replace(request, body={**(request.body or {}), "max_tokens": TOKENS})
-    (reply,) = Client(lambda: session(node, port), cancel).send((short,))
+    request = claims.stream_request(Round(recipe, alone=False), recipe.probe.smoke.text.prompt, TOKENS)
+    (reply,) = Client(lambda: session(node, port), cancel).send((request,))
     try:
         stream = openai.stream(reply)
     except openai.Unusable:

@@ -22,13 +22,19 @@ from sparkops.swap.model import Deployment
 RESULT = {"report": "differences are noted", "refuse": "differences beyond its own spread are refused"}
 
 
+def _replaced(recipe: Recipe, active: Deployment | None, target: Deployment) -> Deployment | None:
+    """Return the release that a deploy compares the new one with; None where it compares nothing."""
+    return active if recipe.swap.compare and active and active.release != target.release else None
+
+
 def planned(recipe: Recipe, active: Deployment | None, target: Deployment) -> list[str]:
     """Return what a deploy compares, as a line of its plan; nothing where it does not."""
-    if recipe.swap.compare is None or active is None or active.release == target.release:
+    old = _replaced(recipe, active, target)
+    if old is None:
         return []
     count = len(answers.questions(recipe, questions.of(recipe)))
-    asked = f"{count} questions, {ROUNDS} times, to {active.release} and {target.release}"
-    return [f"  compare  {asked}; {RESULT[recipe.swap.compare]}"]
+    asked = f"{count} questions, {ROUNDS} times, to {old.release} and {target.release}"
+    return [f"  compare  {asked}; {RESULT[str(recipe.swap.compare)]}"]
 
 
 def give_baseline(operation: Operation, recipe: Recipe, active: Deployment | None, intent: Deploy) -> None:
@@ -37,12 +43,13 @@ def give_baseline(operation: Operation, recipe: Recipe, active: Deployment | Non
     Does nothing where the recipe compares nothing, nothing serves, or the release does. Where what serves cannot be
     asked, `report` goes on without; raises NotReady for `refuse`.
     """
-    if active is None or not planned(recipe, active, intent.target):
+    old = _replaced(recipe, active, intent.target)
+    if old is None:
         return
     try:
-        baseline = _asked(operation, active, recipe)
+        baseline = _asked(operation, old, recipe)
     except (NodeError, OSError, ValueError) as error:
-        _missing(operation, recipe, active, str(error))
+        _missing(operation, recipe, old, str(error))
         return
     name, text = answers.file_name(intent.id), baseline.model_dump_json()
 

@@ -69,9 +69,9 @@ class Asking:
         """Ask once; without log-probabilities where the server refuses them."""
         reply = self._send(question.body)
         if reply.status == 400 and not self.plain:
-            bare = {key: value for key, value in question.body.items() if key not in LOGPROBS}
-            second = self._send(bare)
-            self.plain, reply = second.status == 200, second
+            self.plain = True
+            reply = self._send(question.body)
+            self.plain = reply.status == 200
         return read(reply, question.body)
 
     def _send(self, body: Mapping[str, Any]) -> Reply:
@@ -88,8 +88,8 @@ class Asking:
             return
         run = Round(self.recipe, alone=False)
         prompt = run.smoke.text.prompt
-        measured = _stream(run, prompt, SPEED_TOKENS)
-        others = [_stream(run, f"{number}. {prompt}", COMPANION_TOKENS) for number in range(beside or 0)]
+        measured = claims.stream_request(run, prompt, SPEED_TOKENS)
+        others = [claims.stream_request(run, f"{number}. {prompt}", COMPANION_TOKENS) for number in range(beside or 0)]
         reply, *_ = self.client.send((replace(measured, after_s=0.2 if others else 0.0), *others))
         try:
             stream = openai.stream(reply)
@@ -112,8 +112,3 @@ def of_new(asking: Asking, baseline: Baseline) -> Answers:
     """Return the answers of a new release, its speed at the load that the old one had."""
     had = round(median(speed.beside for speed in baseline.old.speeds)) if baseline.old.speeds else 0
     return asking.answers(baseline.questions, min(had, MOST_BESIDE))
-
-
-def _stream(run: Round, prompt: str, tokens: int) -> Request:
-    request = prompts.chat(run, prompt, tokens, **claims.STREAMED)
-    return replace(request, body={**(request.body or {}), "max_tokens": tokens})

@@ -182,22 +182,17 @@ def _pace(old: Sequence[Speed], new: Sequence[Speed]) -> Iterator[tuple[str, str
     """Yield each figure of speed, and that the new release is slower: only where both were measured at equal load."""
     if not old or not new:
         return
-    beside = (median(speed.beside for speed in old), median(speed.beside for speed in new))
-    rates = ([speed.tok_s for speed in old], [speed.tok_s for speed in new])
-    firsts = ([speed.first_s for speed in old], [speed.first_s for speed in new])
-    load = (
-        f"beside {beside[0]:g} requests"
-        if beside[0] == beside[1]
-        else f"beside {beside[1]:g} and {beside[0]:g} requests"
-    )
-    figure = f"{median(rates[1]):.1f} tokens/s, the old release {median(rates[0]):.1f}, {load}"
-    slow = _apart(rates[1], rates[0]) and median(rates[1]) < SLOWER * median(rates[0])
-    yield figure, figure if slow and beside[0] == beside[1] else ""
-    figure = f"first token after {median(firsts[1]):.3f} s, the old release {median(firsts[0]):.3f} s"
-    late = _apart([first_s + LATER_S for first_s in firsts[0]], firsts[1]) and SLOWER * median(firsts[1]) > median(
-        firsts[0]
-    )
-    yield figure, figure if late and beside[0] == beside[1] else ""
+    had, beside = (median(speed.beside for speed in speeds) for speeds in (old, new))
+    was_tok_s, tok_s = ([speed.tok_s for speed in speeds] for speeds in (old, new))
+    was_first_s, first_s = ([speed.first_s for speed in speeds] for speeds in (old, new))
+    load = f"beside {beside:g} requests" if beside == had else f"beside {beside:g} and {had:g} requests"
+    figure = f"{median(tok_s):.1f} tokens/s, the old release {median(was_tok_s):.1f}, {load}"
+    slow = _apart(tok_s, was_tok_s) and median(tok_s) < SLOWER * median(was_tok_s)
+    yield figure, figure if slow and beside == had else ""
+    figure = f"first token after {median(first_s):.3f} s, the old release {median(was_first_s):.3f} s"
+    later = _apart([value + LATER_S for value in was_first_s], first_s)
+    late = later and SLOWER * median(first_s) > median(was_first_s)
+    yield figure, figure if late and beside == had else ""
 
 
 def _apart(low: Sequence[float], high: Sequence[float]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -185,6 +186,12 @@ def speed(run: Round) -> Steps:
 
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
 """Keys of a request whose speed is measured: all of its tokens, as they come."""
+
+
+def stream_request(run: Round, prompt: str, tokens: int) -> Request:
+    """Return a request for exactly so many tokens of prose, without room for thoughts."""
+    request = prompts.chat(run, prompt, tokens, **STREAMED)
+    return replace(request, body={**(request.body or {}), "max_tokens": tokens})
 
 
 def decode_tok_s(stream: Streamed) -> float | None:
