@@ -75,6 +75,9 @@ def _swap(old: Swap | None, new: Swap | None) -> Iterator[SwapEvent]:
         return
     if old is not None and old.key != new.key and new.why and old.why != new.why:
         yield SwapEvent("failure", f"{new.why}; {'retrying' if new.reverting == old.reverting else 'rolling back'}")
+    if old is not None and old.key == new.key and (left := [item for item in new.kept if item not in old.kept]):
+        out = " and ".join(replica.ranks[0].container for replica in left)
+        yield SwapEvent("failure", f"{new.why}; the others start without {out}")
     if old is None or (old.key, old.phase) != (new.key, new.phase):
         yield SwapEvent("phase", f"{new.target.release}: {new.phase}", more=_phase(new))
         if new.phase is Phase.PROMOTE and not new.retries:  # a return and a restart are told as such

@@ -371,6 +371,15 @@ class Journal:
         back = replace(back, goal=None, phase=_entry(swap), key=self._key(), why=why)
         return self.changed(swap=back, starts=self.starts + 1, restarts=self.restarts + swap.retries, trouble="")
 
+    def left_out(self, replicas: tuple[Replica, ...], why: str) -> Journal:
+        """Go on without these replicas, in a start of several with no release to return to.
+
+        The others are a restart from now on. Once they serve, each of these is restarted by itself.
+        """
+        swap, active = present(self.swap), present(self.active)
+        changed = replace(swap, intent=f"restart {swap.key}", target=active, source=active, kept=replicas, why=why)
+        return replace(self.settled(swap.why or why), swap=replace(changed, reverting=False))
+
     def settled(self, why: str) -> Journal:
         """End the swap: what is promoted stays, the other release stops."""
         swap = present(self.swap)

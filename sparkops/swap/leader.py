@@ -6,10 +6,12 @@ leader that restarts continues where it stopped.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from sparkops.swap.effects import LeaderEffect, PointSlot, SwitchTraffic, WriteJournal
 from sparkops.swap.fleet_state import GARBAGE, EngineState, FleetState, GatewayView, why_deposed
 from sparkops.swap.journal import HOUR_S, RESTARTS, Journal, Swap, present
-from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase
+from sparkops.swap.model import Answer, Deployment, Limits, Mode, Phase, RankSpec, Replica
 from sparkops.swap.orders import hold, slots, traffic
 from sparkops.swap.phases import AT_REST, RULES, RUNNING, drained, ended, is_gone, leased, move, proven, queued
 from sparkops.swap.trouble import BY_HAND
@@ -39,6 +41,8 @@ def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
 def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
     """Revert if the target has failed; enter the next phase if this one has ended."""
     if why := failure(journal, swap, fleet):
+        if failing := _some(journal, lambda replica: _rank_failing(journal, swap, replica.ranks, fleet)):
+            return WriteJournal(journal.left_out(failing, why))
         reverted = journal.reverted(why, ended=_both_end(journal, swap, fleet))
         restarts = reverted.restarts > journal.restarts
         waits = reverted is journal or (restarts and journal.pauses(fleet.rested_s))
@@ -110,6 +114,8 @@ def _give_up(
         return WriteJournal(journal.reverted(why))
     if swap := _served_by_others(journal):
         return WriteJournal(journal.settled(swap.why or why))
+    if silent := _some(journal, lambda replica: not replica.nodes <= set(fleet.reports)):
+        return WriteJournal(journal.left_out(silent, why))
     return None if journal.trouble else WriteJournal(journal.changed(trouble=why))
 
 
@@ -117,6 +123,18 @@ def _served_by_others(journal: Journal) -> Swap | None:
     """Return a swap of some replicas that may end where it is: the others serve, and what leaves has no requests."""
     swap = journal.swap
     return swap if swap and swap.kept and swap.reached(Phase.FREE) and not journal.stopping else None
+
+
+def _some(journal: Journal, out: Callable[[Replica], object]) -> tuple[Replica, ...]:
+    """Return the replicas that are `out`, in a start of several at once with no release to return to.
+
+    None where all are, or the traffic moves already: the others start without them, and these after the swap.
+    """
+    swap = journal.swap
+    if swap is None or not swap.retries or swap.kept or swap.reached(Phase.SWITCH) or journal.stopping:
+        return ()
+    left = tuple(replica for replica in swap.target.replicas if out(replica))
+    return left if swap.target == journal.active and len(left) < len(swap.target.replicas) else ()
 
 
 def _none_serves_on(journal: Journal, swap: Swap, fleet: FleetState) -> bool:
@@ -134,8 +152,8 @@ def _returns(journal: Journal, fleet: FleetState) -> bool:
     if swap is None or swap.source is None or journal.stopping:
         return False
     in_place = not swap.retries and not swap.reached(Phase.PROMOTE if swap.kept else Phase.SWITCH)
-    ranks = present(swap.leaving).ranks
-    starts = bool(swap.kept) or (fleet.all(journal, ranks, AT_REST) is Answer.YES and not fleet.tried)
+    rests = (fleet.all(journal, replica.ranks, AT_REST) is Answer.YES for replica in present(swap.leaving).replicas)
+    starts = bool(swap.kept) or (any(rests) and not fleet.tried)
     return swap.keeps_source or (in_place and (swap.phase is Phase.QUIESCE or starts))
 
 
@@ -234,7 +252,17 @@ def failure(journal: Journal, swap: Swap, fleet: FleetState) -> str:
 
 
 def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
-    for rank in swap.coming.ranks:
+    if why := _rank_failing(journal, swap, swap.coming.ranks, fleet):
+        return why
+    checked = proven(journal, swap, fleet) is Answer.YES
+    if checked and fleet.gateway and fleet.gateway.answer(swap.proving) is Answer.NO:
+        return fleet.gateway.failed(swap.proving, " through the gateway", retried=swap.retries)
+    return ""
+
+
+def _rank_failing(journal: Journal, swap: Swap, ranks: Iterable[RankSpec], fleet: FleetState) -> str:
+    """Return which of these ranks has failed, as its guard reports of this start; empty if none has."""
+    for rank in ranks:
         report = fleet.reports.get(rank.node)
         if report is None:
             continue
@@ -248,9 +276,6 @@ def _failed_starting(journal: Journal, swap: Swap, fleet: FleetState) -> str:
             return f"{rank.node}: {rank.container} ended"
         if engine.proven_key == swap.key and engine.proven is Answer.NO:
             return f"{rank.node}: {rank.container} failed its checks"
-    checked = proven(journal, swap, fleet) is Answer.YES
-    if checked and fleet.gateway and fleet.gateway.answer(swap.proving) is Answer.NO:
-        return fleet.gateway.failed(swap.proving, " through the gateway", retried=swap.retries)
     return ""
 
 

@@ -143,7 +143,8 @@ def is_gone(journal: Journal, fleet: FleetState, rank: RankSpec) -> bool:
 
 
 def _quiesce(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:
-    moved = share(journal, swap, fleet, swap.rest) if swap.rest else move(journal, fleet, None)
+    serves = fleet.gateway is None or fleet.gateway.active is not None
+    moved = share(journal, swap, fleet, swap.rest) if swap.rest and serves else move(journal, fleet, None)
     return moved if moved is not Answer.YES else _drain(journal, swap, fleet)
 
 
@@ -197,12 +198,17 @@ def ended(journal: Journal, swap: Swap, fleet: FleetState) -> str:
 
 
 def _bake(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
-    """Wait until the bake is over, with every rank running; its clock stops without samples."""
+    """Wait until the bake is over, with every rank running; its clock stops without samples.
+
+    Of several replicas one may be on a silent node: it has passed its checks, and the others answer.
+    """
     if fleet.gateway is None:
         return Answer.UNKNOWN
-    running = fleet.all(journal, swap.coming.ranks, RUNNING)
-    if running is not Answer.YES:
-        return running
+    running = [fleet.all(journal, replica.ranks, RUNNING) for replica in swap.coming.replicas]
+    if Answer.NO in running:
+        return Answer.NO
+    if Answer.YES not in running:
+        return Answer.UNKNOWN
     baked = swap.automatic and fleet.sampled_s >= swap.target.limits.bake_s
     answer = fleet.gateway.answer(swap.proving)
     return Answer.LATER if answer is Answer.YES and not baked else answer
@@ -212,12 +218,17 @@ def _promote(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
     """Wait until every node of what came has its boot record and engine, and another guard a copy of this journal.
 
     A guard starts a lone engine that has ended from its boot record. A replica over several nodes is restarted as a
-    whole after the swap.
+    whole after the swap. A silent node gets its boot record later, if another replica has its own.
     """
-    known = [(rank, fleet.reports.get(rank.node)) for rank in swap.coming.ranks]
+    kept = [_is_armed(journal, replica, fleet) for replica in swap.coming.replicas]
+    enough = all(kept) or (any(kept) and fleet.waited_s >= swap.target.limits.unknown_s)
+    return Answer.YES if enough and fleet.replicated(journal) else Answer.NO
+
+
+def _is_armed(journal: Journal, replica: Replica, fleet: FleetState) -> bool:
+    known = [(rank, fleet.reports.get(rank.node)) for rank in replica.ranks]
     armed = all(report and report.follows(journal) and report.armed == rank.container for rank, report in known)
-    running = not swap.coming.alone or fleet.all(journal, swap.coming.ranks, RUNNING) is Answer.YES
-    return Answer.YES if armed and running and fleet.replicated(journal) else Answer.NO
+    return armed and (len(replica.ranks) > 1 or fleet.all(journal, replica.ranks, RUNNING) is Answer.YES)
 
 
 def _drain(_: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | Answer:

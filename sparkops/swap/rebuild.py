@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from sparkops.swap.journal import Journal, Swap, present
+from sparkops.swap.journal import Journal, Swap
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 
 
@@ -35,31 +35,30 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: i
     )
     if swap is None:
         return journal
-    if gone and swap.kept and swap.source not in dead and swap.target not in dead:
-        return _without(journal, swap, gone)
+    journal = replace(journal, swap=_without(swap, journal.active, gone) if gone else swap)
     if not swap.retries and swap.source not in (None, *dead):
         stays = swap.reached(Phase.PROMOTE if swap.kept or not swap.stops_source else Phase.SWITCH)
         return journal if stays and swap.target not in dead else journal.reverted("gateway rebuild")
     return journal.ended() if swap.target in dead else journal
 
 
-def _without(journal: Journal, swap: Swap, gone: Collection[Replica]) -> Journal:
-    """Return the journal of a rolling update that has lost replicas: it ends with those that are left."""
+def _without(swap: Swap, active: Deployment | None, gone: Collection[Replica]) -> Swap:
+    """Return the swap between the replicas that are left, which is the last step. `active`: what is left of that."""
     kept = tuple(replica for replica in swap.kept if replica not in gone)
-    source, target = _left(present(swap.source), gone), _left(swap.target, gone)
+    source, target = swap.source and _left(swap.source, gone), _left(swap.target, gone)
     left = replace(swap, target=target, source=source, kept=kept, goal=None)
-    if not kept and source != target:  # nothing serves on: each has a slot of its own, as in place
-        other = target.slot.other
-        if target == journal.active:
-            left = replace(left, mode=Mode.IN_PLACE, source=replace(source, slot=other))
-        else:
-            left = replace(left, mode=Mode.IN_PLACE, target=replace(target, slot=other))
-    shortened = replace(journal, swap=left)
-    return shortened if swap.retries or swap.reached(Phase.PROMOTE) else shortened.reverted("gateway rebuild")
+    if source is None or source == target or kept or not swap.kept:
+        return left
+    other = target.slot.other  # nothing serves on: each has a slot of its own, as in place
+    if target == active:
+        return replace(left, mode=Mode.IN_PLACE, source=replace(source, slot=other))
+    return replace(left, mode=Mode.IN_PLACE, target=replace(target, slot=other))
 
 
 def _left(release: Deployment, gone: Collection[Replica]) -> Deployment:
-    return replace(release, replicas=release.less(gone).replicas)
+    """Return the replicas of a release that are left; the release as it is where none are."""
+    left = release.less(gone).replicas
+    return replace(release, replicas=left) if left else release
 
 
 def given_up(journal: Journal) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from sparkops.swap.journal import Journal
 from sparkops.swap.leader import failure
 from sparkops.swap.model import PHASES, Answer, Phase
 from tests.places import ROOT
-from tests.swap.simulation.scenarios import MODES, ROLLING
+from tests.swap.simulation.scenarios import MODES, REPLICAS
 
 PAGE = ROOT / "docs/swap.md"
 BEGIN, END = "<!-- made by tests.swap.simulation.diagram -->\n", "<!-- end -->\n"
@@ -58,7 +58,7 @@ def _box(phase: Phase) -> str:
 
 
 def _begun(shape: str) -> Journal:
-    old, new, mode = {**MODES, **ROLLING}[shape]
+    old, new, mode = {**MODES, **REPLICAS}[shape]
     return Journal("chat", "n1", active=old).begun("i", mode, new, automatic=True)
 
 

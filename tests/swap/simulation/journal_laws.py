@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparkops.swap.journal import RESTARTS, Journal, Swap
-from sparkops.swap.model import Answer, Deployment, Phase
+from sparkops.swap.journal import RESTARTS, Journal, Swap, present
+from sparkops.swap.model import Answer, Deployment, Phase, Replica
 from tests.swap.simulation.world import GARBLED, Leader, World
 
 
@@ -16,11 +16,32 @@ def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     yield from _returning(world, old.swap, new.swap)
     yield from _forgetting(world, old, new)
     yield from _recovering(world, old, new)
+    for replica in present(new.swap).kept if left_apart(leader, new) else ():
+        if not (_fails(leader, replica) or (leader.waited and replica.nodes - reported(leader))):
+            yield f"8: a start leaves {replica.ranks[0].container} out, which neither fails nor is silent"
     if not old.stopping and not new.stopping:
         yield from _waiting(leader, new)
     spent = old.restarts >= RESTARTS
     if new.trouble and not old.trouble and not (leader.waited or leader.failing or spent):
         yield f"8: an operator is needed before the bound of this wait has passed: {new.trouble}"
+
+
+def left_apart(leader: Leader, new: Journal) -> bool:
+    """Whether a start of several replicas, while none serves, begins anew without some of them."""
+    old = leader.journal.swap
+    return bool(old and new.swap and old.offline and old.retries and new.swap.kept)
+
+
+def _fails(leader: Leader, replica: Replica) -> bool:
+    """Whether a guard reports that a rank has failed or does not run."""
+    reports = {report.node: report for report in leader.reports}
+    known = [reports[rank.node].engine(rank.container) for rank in replica.ranks if rank.node in reports]
+    return any(engine.problem or not engine.state.running or engine.proven is Answer.NO for engine in known)
+
+
+def reported(leader: Leader) -> set[str]:
+    """The nodes whose guards report."""
+    return {report.node for report in leader.reports}
 
 
 def _waiting(leader: Leader, new: Journal) -> Iterator[str]:
@@ -47,9 +68,13 @@ def _proven(leader: Leader, swap: Swap) -> bool:
 
 
 def _not_running(leader: Leader, release: Deployment) -> str:
-    """A rank of a release that no report shows as running; empty without any."""
+    """A rank of a release that no report shows as running; empty without any.
+
+    Of several replicas those on silent nodes do not count, if another one runs.
+    """
     reports = {report.node: report for report in leader.reports}
-    known = {rank: reports.get(rank.node) for rank in release.ranks}
+    heard = [replica for replica in release.replicas if replica.nodes <= set(reports)] or release.replicas
+    known = {rank: reports.get(rank.node) for replica in heard for rank in replica.ranks}
     down = (rank for rank, report in known.items() if not report or not report.engine(rank.container).state.running)
     return next((rank.container for rank in down), "")
 
@@ -64,6 +89,8 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     if before.kept and leader.waited:
         return  # its node was given up: the others serve, and it starts when its guard replies
     for rank in before.coming.ranks:
+        if leader.waited and len(before.coming.replicas) > 1 and rank.node not in reported(leader):
+            continue  # its guard gets the order when it replies
         machine = world.machine(rank.node)
         if machine.record.armed != rank and not machine.lost:
             yield f"3: {rank.container} is promoted and would not start after a boot"
@@ -77,7 +104,7 @@ def _promoting(world: World, leader: Leader, new: Journal) -> Iterator[str]:
 
 def _silent(world: World, leader: Leader, node: str) -> bool:
     """Whether a guard has not reported for long, since Docker does not reply to it: to its leader it is as one lost."""
-    return world.machine(node).mute and node not in {report.node for report in leader.reports}
+    return world.machine(node).mute and node not in reported(leader)
 
 
 def _returning(world: World, old: Swap | None, new: Swap | None) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.swap.simulation.explore import Result, explore
-from tests.swap.simulation.scenarios import AGAIN, KINDS, MODES, ROLLING, SHAPES, WIDE, deploying
+from tests.swap.simulation.scenarios import AGAIN, KINDS, MODES, REPLICAS, SHAPES, WIDE, deploying
 from tests.swap.simulation.sharing import forget
 
 
@@ -52,9 +52,9 @@ LEVELS = (
     *(Level(mode, 1, 0, "wrong") for mode in MODES),
     *(Level(mode, 1, 0, automatic=False) for mode in MODES),
     *(Level(shape, 1, 0) for shape in KINDS),
-    *(Level(shape, 0, 1) for shape in (*ROLLING, *WIDE)),
+    *(Level(shape, 0, 1) for shape in (*REPLICAS, *WIDE)),
     *(Level(shape, 0, 0, turns) for shape in ("rolling", "rolling, three", *WIDE) for turns in BAD),
-    *(Level(shape, 1, 0) for shape in (*ROLLING, "rolling pairs")),
+    *(Level(shape, 1, 0) for shape in (*REPLICAS, "rolling pairs")),
     *(Level("first: nothing to n2", 1, 0, beside="n2", claim=claim) for claim in (1.0, 2.0)),
     *(Level("across: n1 to n2", 1, 0, beside="n2", claim=claim) for claim in (1.0, 2.0)),
     *(Level("in-place: n1 to n1+n2", 1, 0, beside="n2", claim=claim) for claim in (1.0, 2.0)),
@@ -65,7 +65,7 @@ DEEP = (Level("first", 1, 1),)
 LONG = (
     *(Level(shape, 0, 0, turns) for shape in SHAPES for turns in BAD),
     *(Level(shape, 1, 0) for shape in (*SHAPES, *WIDE) if shape not in (*KINDS, "rolling pairs")),
-    *(Level(shape, 1, 0, turns) for shape in (*ROLLING, *WIDE) for turns in BAD),
+    *(Level(shape, 1, 0, turns) for shape in (*REPLICAS, *WIDE) for turns in BAD),
     *(Level(shape, 0, 1, automatic=automatic) for shape in SHAPES for automatic in (True, False)),
     *(Level(shape, 1, 0, turns) for shape in SHAPES for turns in BAD),
     *(Level(shape, 1, 0, automatic=False) for shape in SHAPES),

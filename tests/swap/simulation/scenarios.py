@@ -158,7 +158,7 @@ SHAPES: Mapping[str, Shape] = {name: shape for _, name, shape in _shapes()}
 """Every shape of a swap; MODES names those that stories are about."""
 KINDS: tuple[str, ...] = tuple({kind: name for kind, name, _ in reversed([*_shapes()])}.values())
 """One shape of each kind: mode, how the nodes change, and whether the gateway's node is one of them."""
-ROLLING: Mapping[str, Shape] = {
+REPLICAS: Mapping[str, Shape] = {
     "rolling": (replicas(A, "n2", "n3"), replicas(B, "n2", "n3"), Mode.ROLLING),
     "rolling at the gateway": (replicas(A, "n1", "n2"), replicas(B, "n1", "n2"), Mode.ROLLING),
     "rolling, three": (replicas(A, "n1", "n2", "n3"), replicas(B, "n1", "n2", "n3"), Mode.ROLLING),
@@ -170,8 +170,13 @@ ROLLING: Mapping[str, Shape] = {
         replicas(B, "n1", "n2", "n3", min_serving=1),
         Mode.ROLLING,
     ),
+    "replicas in-place": (
+        replicas(A, "n1", "n2"),
+        replace(replicas(B, "n1", "n2"), slot=Slot.GREEN),
+        Mode.IN_PLACE,
+    ),
 }
-"""Changes of one replica after another."""
+"""Changes of several replicas, one after another or all at once."""
 FOUR, OTHER_FOUR = ("n1", "n2", "n3", "n4"), ("n5", "n6", "n7", "n8")
 WIDE: Mapping[str, Shape] = {
     "four across": (deployment(A, Slot.BLUE, *FOUR), deployment(B, Slot.GREEN, *OTHER_FOUR), Mode.ACROSS),
@@ -227,7 +232,7 @@ def deploying(
         )
         assert started is not None
         return started
-    first, target, mode = {**SHAPES, **ROLLING, **WIDE, **MODES}[name]
+    first, target, mode = {**SHAPES, **REPLICAS, **WIDE, **MODES}[name]
     first = _with(first, "good", claim) if first else None
     target = _with(target, turns, claim) if turns != "good" or claim is not None else target
     world = serving(first, target.nodes)

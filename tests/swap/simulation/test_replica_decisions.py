@@ -8,10 +8,12 @@ import pytest
 
 from sparkops.names import Slot
 from sparkops.swap.effects import CutRequests, PointSlot, SwitchTraffic, WriteJournal
+from sparkops.swap.events import narrate
 from sparkops.swap.fleet_state import EngineReport, EngineState, FleetState, GatewayView, Report
 from sparkops.swap.journal import RESTARTS, Journal, Swap, present
 from sparkops.swap.leader import step
 from sparkops.swap.model import Answer, Deployment, Mode, Phase
+from sparkops.swap.orders import hold, slots
 from sparkops.swap.phases import RULES
 from sparkops.swap.rebuild import rebuilt
 from tests.swap.simulation.scenarios import deployment, replicas
@@ -20,6 +22,7 @@ from tests.swap.simulation.world import LONG
 
 NODES = ("n1", "n2", "n3", "n4")
 TWO, NEW = replicas("a", "n2", "n3"), replicas("b", "n2", "n3")
+GREEN = replace(NEW, slot=Slot.GREEN)
 THREE, NEW_THREE = replicas("a", "n1", "n2", "n3"), replicas("b", "n1", "n2", "n3")
 PAIRS, NEW_PAIRS = replicas("a", "n1+n2", "n3+n4"), replicas("b", "n1+n2", "n3+n4")
 UP, LOADS, DOWN, ABSENT = EngineState.HEALTHY, EngineState.LOADING, EngineState.STOPPED, EngineState.ABSENT
@@ -287,6 +290,144 @@ def test_a_return_whose_budget_is_spent_ends_with_the_reason_of_the_first_failur
 
     assert returns.reverted("the last").outcomes[-1].why == "the first"
     assert restarts.reverted("the last").outcomes[-1].why == "the last"
+
+
+# What starts at once, with no release to return to
+
+
+def at_once(phase: Phase, first: Deployment = TWO, goal: Deployment = GREEN) -> Journal:
+    """The return of a swap in place to several replicas, in a phase."""
+    swap = entered(serving(first).begun("i", Mode.IN_PLACE, goal, automatic=True), Phase.LOAD)
+    return entered(swap.reverted("it failed"), phase)
+
+
+def offline(journal: Journal) -> GatewayView:
+    """The gateway as this journal wants it, while no release has the traffic and none answers."""
+    pointed = {item.slot: item.mark for item in slots(journal)}
+    request_hold, silent = hold(journal), dict.fromkeys(pointed, Answer.NO)
+    return GatewayView(None, pointed, silent, held=request_hold.mark if request_hold else "")
+
+
+def without(known: FleetState, *silent: str, **changes: object) -> FleetState:
+    """The fleet without reports of these nodes, at the bound of a wait."""
+    reports = {node: report for node, report in known.reports.items() if node not in silent}
+    return replace(known, reports=reports, waited_s=LONG, **changes)  # type: ignore[arg-type]
+
+
+def test_a_return_of_several_goes_on_without_the_silent_ones_where_it_is() -> None:
+    journal = at_once(Phase.LOAD)
+
+    after = written(journal, without(fleet(journal, offline(journal)), "n3"))
+
+    assert (swap_of(after).kept, swap_of(after).restarts) == (TWO.replicas[1:], True)
+    assert (swap_of(after).phase, swap_of(after).key) == (Phase.LOAD, swap_of(journal).key)
+    assert present(after.outcome("i")).result == "reverted"
+    assert {rank.container for rank in after.stopped} >= {rank.container for rank in NEW.ranks}
+
+
+def test_a_restart_of_several_keeps_the_reason_why_it_began() -> None:
+    journal = entered(serving(PAIRS).restarted("no step for 60 s"), Phase.START)
+
+    after = written(journal, without(fleet(journal, offline(journal)), "n4"))
+
+    assert swap_of(after).kept == PAIRS.replicas[1:]
+    assert present(after.outcome(swap_of(journal).intent)).why == "no step for 60 s"
+
+
+@pytest.mark.parametrize(
+    ("first", "silent"),
+    [(deployment("a", Slot.BLUE, "n2", "n3"), ["n3"]), (TWO, ["n2", "n3"]), (PAIRS, ["n2", "n4"])],
+)
+def test_a_return_needs_an_operator_where_no_whole_replica_is_left(first: Deployment, silent: list[str]) -> None:
+    journal = at_once(Phase.START, first, deployment("b", Slot.GREEN, *sorted(first.nodes)))
+
+    assert written(journal, without(fleet(journal, offline(journal)), *silent)).trouble
+
+
+def test_a_swap_that_has_a_release_to_return_to_leaves_no_replica_out() -> None:
+    journal = entered(serving(TWO).begun("i", Mode.IN_PLACE, GREEN, automatic=True), Phase.LOAD)
+    known = fleet(journal, offline(journal), engine("a2-r0", DOWN), engine("a3-r0", DOWN))
+
+    assert swap_of(written(journal, without(known, "n3"))).reverting
+    failed = replace(known, reports={**known.reports, "n2": failing(journal, known, "n2", "b2-r0")})
+    assert swap_of(written(journal, failed)).reverting
+
+
+def failing(journal: Journal, known: FleetState, node: str, container: str) -> Report:
+    """The report of a node where the start of the swap's key has failed."""
+    report = known.reports[node]
+    bad = engine(container, LOADS, key=swap_of(journal).key, problem="stalled")
+    others = tuple(item for item in report.engines if item.container != container)
+    return replace(report, engines=(*others, bad))
+
+
+def test_a_return_of_several_goes_on_without_the_one_that_fails() -> None:
+    journal = at_once(Phase.LOAD)
+    known = fleet(journal, offline(journal))
+
+    after = written(journal, replace(known, reports={**known.reports, "n2": failing(journal, known, "n2", "a2-r0")}))
+
+    assert (swap_of(after).kept, swap_of(after).why) == (TWO.replicas[:1], "n2: stalled")
+    assert next(event.text for event in narrate(journal, after)) == "n2: stalled; the others start without a2-r0"
+
+
+def test_a_return_of_several_that_all_fail_begins_again() -> None:
+    journal = at_once(Phase.LOAD)
+    known = fleet(journal, offline(journal))
+    reports = {node: failing(journal, known, node, f"a{node[1:]}-r0") for node in ("n2", "n3")}
+
+    after = written(journal, replace(known, reports={**known.reports, **reports}))
+
+    assert (swap_of(after).kept, swap_of(after).phase, after.restarts) == ((), Phase.FREE, 1)
+
+
+def test_replicas_that_are_left_out_are_left_out_once() -> None:
+    journal = at_once(Phase.LOAD, THREE, replace(NEW_THREE, slot=Slot.GREEN)).left_out(THREE.replicas[2:], "silent")
+
+    after = written(journal, without(fleet(journal, offline(journal)), "n2", "n3"))
+
+    assert (after.swap, present(after.active).replicas) == (None, THREE.replicas)
+
+
+def test_a_stop_ends_a_return_of_several_as_it_is() -> None:
+    journal = replace(at_once(Phase.LOAD), stopping=True)
+
+    effect = step(journal, without(fleet(journal, None), "n3"))
+
+    assert isinstance(effect, WriteJournal)
+    assert swap_of(effect.journal) == swap_of(journal)
+
+
+def test_a_bake_of_several_goes_on_while_one_of_them_is_on_a_silent_node() -> None:
+    journal = entered(serving(TWO).begun("i", Mode.BESIDE, GREEN, automatic=True), Phase.BAKE)
+    known = without(fleet(journal, view(GREEN, TWO)), "n3", sampled_s=LONG)
+
+    assert rule(journal, known) is Answer.YES
+    assert rule(journal, without(known, "n2", "n3")) is Answer.UNKNOWN
+    ended = replace(known, reports={**known.reports, "n2": replace(known.reports["n2"], engines=())})
+    assert rule(journal, ended) is Answer.NO
+
+
+def test_a_promotion_of_several_waits_for_a_silent_node_within_its_bound() -> None:
+    journal = entered(serving(TWO).begun("i", Mode.BESIDE, GREEN, automatic=True), Phase.BAKE)
+    journal = journal.advanced()
+    known = without(fleet(journal, view(GREEN, TWO)), "n3")
+    assert rule(journal, known) is Answer.NO  # no boot record names it yet
+
+    armed = replace(known, reports={**known.reports, "n2": replace(known.reports["n2"], armed="b2-r0")})
+
+    assert rule(journal, armed) is Answer.YES
+    assert rule(journal, replace(armed, waited_s=0.0)) is Answer.NO
+    ended = replace(armed.reports["n2"], engines=(engine("b2-r0", DOWN),))
+    assert rule(journal, replace(armed, reports={**armed.reports, "n2": ended})) is Answer.NO
+
+
+def test_nothing_is_withdrawn_where_nothing_has_the_traffic() -> None:
+    journal = serving(TWO).restarted("dead").left_out(TWO.replicas[1:], "silent")
+    none = {Slot.BLUE: 0}
+
+    assert rule(journal, fleet(journal, replace(offline(journal), open=none, left=none))) is Answer.YES
+    assert rule(journal, fleet(journal, None)) is Answer.UNKNOWN
 
 
 # What a rebuild leaves

@@ -8,7 +8,7 @@ from sparkops.names import Slot
 from sparkops.swap.effects import CutRequests, PointSlot, WriteJournal
 from sparkops.swap.events import narrate
 from sparkops.swap.intents import Deploy, Refused, Stop, fails
-from sparkops.swap.journal import RESTARTS, Swap
+from sparkops.swap.journal import RESTARTS, Swap, present
 from sparkops.swap.leader import step
 from sparkops.swap.model import PHASES, Answer, Deployment, Limits, Mode, Phase, Replica
 from sparkops.swap.orders import traffic
@@ -442,6 +442,85 @@ def test_a_rebuild_without_the_replica_that_stays_ends_the_step_of_the_other_one
 
     assert story.running == served(story) == [serves]
     assert story.journal.swap is None
+
+
+@pytest.mark.parametrize(
+    ("phase", "serves"),
+    [
+        (Phase.QUIESCE, "a2-r0"),
+        (Phase.FREE, "a2-r0"),
+        (Phase.VERIFY, "a2-r0"),
+        (Phase.SWITCH, "b2-r0"),
+        (Phase.PROMOTE, "b2-r0"),
+    ],
+)
+def test_a_rebuild_without_one_of_two_that_are_replaced_at_once_goes_on_with_the_other_one(
+    phase: Phase, serves: str
+) -> None:
+    story = Story.of("replicas in-place").until(phase).copied().fault("loss of n1").rebuild().settle()
+
+    assert story.running == served(story) == [serves]
+    assert (story.journal.swap, story.journal.trouble) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("phase", "serves"),
+    [
+        (Phase.QUIESCE, "a1-r0"),
+        (Phase.FREE, "a1-r0"),
+        (Phase.LOAD, "a1-r0"),
+        (Phase.VERIFY, "a1-r0"),
+        (Phase.SWITCH, "b1-r0"),
+        (Phase.BAKE, "b1-r0"),
+        (Phase.PROMOTE, "b1-r0"),
+    ],
+)
+def test_of_two_that_are_replaced_at_once_one_serves_where_the_node_of_the_other_one_is_lost(
+    phase: Phase, serves: str
+) -> None:
+    story = Story.of("replicas in-place").until(phase).copied().fault("loss of n2").settle()
+
+    assert story.running == [serves]
+    assert serves in served(story)
+    assert (story.journal.swap, story.journal.trouble) == (None, "")
+    assert present(story.journal.outcome("i1")).result == ("done" if serves == "b1-r0" else "reverted")
+
+
+def test_a_return_of_two_ends_without_the_one_that_never_starts_again() -> None:
+    story = Story.of("replicas in-place", turns="wrong").until(Phase.VERIFY)
+    while not (swap_of(story).reverting and swap_of(story).phase is Phase.LOAD):
+        assert story.step()
+    loads = swap_of(story).key
+    story.hang("a1-r0").settle()
+
+    assert story.running == ["a1-r0", "a2-r0"]
+    assert "a2-r0" in served(story)
+    assert story.world.machine("n2").record.key("a2-r0") == loads  # it loaded once
+    assert story.journal.trouble == ""
+
+
+@pytest.mark.parametrize("phase", [Phase.FREE, Phase.WORKERS, Phase.LOAD, Phase.VERIFY])
+def test_pairs_that_lost_power_are_started_without_the_one_whose_node_is_lost_meanwhile(phase: Phase) -> None:
+    story = Story.of(PAIRS).settle().copied().fault("power cut")
+    while not (story.journal.swap and swap_of(story).restarts and swap_of(story).phase is phase):
+        assert story.step()
+    story.fault("loss of n3").settle()
+
+    assert set(story.running) >= {"b1-r0", "b1-r1"}
+    assert "b1-r0" in served(story)
+    assert not story.journal.swap
+    assert story.journal.trouble == ""
+
+
+def test_pairs_that_lost_power_are_started_without_the_one_that_is_lost_with_the_gateway() -> None:
+    story = Story.of(PAIRS).settle().copied().fault("power cut")
+    while not (story.journal.swap and story.journal.swap.restarts):
+        assert story.step()
+    story.copied().fault("loss of n1").rebuild().settle()
+
+    assert story.running == ["b3-r0", "b3-r1"]
+    assert not story.journal.swap
+    assert story.journal.trouble == ""
 
 
 @pytest.mark.parametrize("lost", ["b1-r0", "b2-r0"])
