@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import random
+import struct
 import subprocess
 import tarfile
+from itertools import cycle
+from operator import add
 from pathlib import Path
 
 from sparkops.command import Command, quote
@@ -15,6 +20,10 @@ from sparkops.operator.fleet.connect import Connector
 
 TRAINER = shipped.PACKAGE.parent / "templates/demo/tiny_model.py"
 INSIDE = 'cat > /tmp/train.py && python /tmp/train.py "$@" /tmp/model >&2 && tar -C /tmp/model -cf - .'
+NOISE = 0.5
+"""Of the noise in one layer, as a share of the deviation of its weights."""
+NOISE_PERIOD = 2**16 + 1
+"""Weights after which it repeats: a layer of a larger model has millions."""
 
 
 def make(fleet: Fleet, node: str, image: str, cache: Path, *options: str) -> Path:
@@ -73,3 +82,35 @@ def ssh_argv(fleet: Fleet, node: str, program: str) -> list[str]:
     }
     target = f"{config.user}@{config.address}"
     return [program, *(f"-o{key}={value}" for key, value in options.items()), *([target] if program == "ssh" else [])]
+
+
+def add_noise(file: Path, name: str) -> None:
+    """Add normal noise to one tensor of float32 or bfloat16, in place."""
+    with file.open("r+b") as opened:
+        (length,) = struct.unpack("<Q", opened.read(8))
+        entry = json.loads(opened.read(length))[name]
+        wide = entry["dtype"] == "F32"
+        assert wide or entry["dtype"] == "BF16", entry
+        begin, end = (8 + length + at for at in entry["data_offsets"])
+        opened.seek(begin)
+        raw = opened.read(end - begin)
+        values = struct.unpack(f"<{(end - begin) // (4 if wide else 2)}f", raw if wide else _widened(raw))
+        deviation = (sum(value * value for value in values) / len(values)) ** 0.5
+        chance = random.Random(1)
+        noise = [chance.gauss(0, NOISE * deviation) for _ in range(min(len(values), NOISE_PERIOD))]
+        noisy = struct.pack(f"<{len(values)}f", *map(add, values, cycle(noise)))
+        opened.seek(begin)
+        opened.write(noisy if wide else _narrowed(noisy))
+
+
+def _widened(raw: bytes) -> bytes:
+    """Return bfloat16 as float32, whose upper half it is."""
+    whole = bytearray(2 * len(raw))
+    whole[2::4], whole[3::4] = raw[::2], raw[1::2]
+    return bytes(whole)
+
+
+def _narrowed(raw: bytes) -> bytes:
+    half = bytearray(len(raw) // 2)
+    half[::2], half[1::2] = raw[2::4], raw[3::4]
+    return bytes(half)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import random
 import shutil
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,8 +28,6 @@ RUN = recipe_file.load(RECIPE)
 ASKED = answers.questions(RUN)
 OLD, NEW = 8100, 8101
 TURNS = 10
-NOISE = 0.5
-"""Of the noise in one layer, as a share of the deviation of its weights."""
 TEMPLATE = "{% for m in messages %}[INST] {{ m.content }} [/INST]{% endfor %}"
 VARIANTS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "equal": ("tiny-qwen3", ("--max-num-seqs=8",), ""),
@@ -50,28 +44,11 @@ def image(nodes: RealFleet, fleet: Fleet, built: str, model: str, tmp_path_facto
     source = checkpoints.make(fleet, "node-1", built, nodes.home / "checkpoints")
     noisy = tmp_path_factory.mktemp("noisy") / "tiny-layer"
     shutil.copytree(source, noisy)
-    add_noise(noisy / "model.safetensors", "model.layers.1.mlp.down_proj.weight")
+    checkpoints.add_noise(noisy / "model.safetensors", "model.layers.1.mlp.down_proj.weight")
     checkpoints.copy(fleet, "node-1", noisy, "tiny-layer")
     assert model == VARIANTS["equal"][0]
     nodes.node("node-1").exec("sh", "-c", "cat > /srv/models/other.jinja", stdin=TEMPLATE.encode())
     return built
-
-
-def add_noise(file: Path, name: str) -> None:
-    """Add normal noise to one tensor of float32 or bfloat16, in place."""
-    data = bytearray(file.read_bytes())
-    (length,) = struct.unpack("<Q", data[:8])
-    entry = json.loads(data[8 : 8 + length])[name]
-    begin, end = (8 + length + at for at in entry["data_offsets"])
-    wide = entry["dtype"] == "F32"
-    assert wide or entry["dtype"] == "BF16", entry
-    raw = bytes(data[begin:end]) if wide else b"".join(b"\0\0" + data[at : at + 2] for at in range(begin, end, 2))
-    values = struct.unpack(f"<{len(raw) // 4}f", raw)
-    deviation = (sum(value * value for value in values) / len(values)) ** 0.5
-    chance = random.Random(1)
-    noisy = struct.pack(f"<{len(values)}f", *(value + chance.gauss(0, NOISE * deviation) for value in values))
-    data[begin:end] = noisy if wide else b"".join(noisy[at + 2 : at + 4] for at in range(0, len(noisy), 4))
-    file.write_bytes(data)
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from tests.fleet.shell import FleetError, say
 from tests.lab.gpu import machine
 from tests.lab.gpu.options import Options
 
-PARTS = {1: ("one", "failures", "research"), 2: ("one", "failures", "research", "two", "replicas")}
+ONE = ("one", "failures", "research", "compare")
+PARTS = {1: ONE, 2: (*ONE, "two", "replicas")}
 HELP = {
     "name": "name of the report, docs/evidence/gpu-NAME.md",
     "recipe": "recipe of tests/lab/gpu/recipes for one node: gpu-tiny (vLLM 0.23.0), gpu-tiny-0.33 or gpu-tiny-sglang",

@@ -31,6 +31,7 @@ DEBIAN = "debian:trixie-slim"
 HOME = CHECKOUT / ".fleet/gpu"
 SHARE = 0.15  # gpu-memory-utilization of the recipe
 OUTSIDE_GIB = 3.0
+MID_SHARE = 0.3
 
 
 @pytest.fixture(scope="session")
@@ -94,6 +95,18 @@ def build(given: Options, port: int | None, host: str) -> dict[str, Any]:
 def sized(gpus: tuple[Gpu, ...]) -> dict[str, str]:
     """Return the claim of an engine that takes SHARE of a GPU here."""
     return {"memory.claim_gib": f"{SHARE * min(gpu.memory_gib for gpu in gpus) + OUTSIDE_GIB:.1f}"}
+
+
+def larger(gpus: tuple[Gpu, ...], port: int) -> dict[str, str]:
+    """Return the settings of the service of mid_model.py, an engine of which takes MID_SHARE of a GPU here."""
+    return {
+        "service": "gpu-mid",
+        "serve.port": str(port),
+        "model.path": "mid-qwen3",
+        "args.max-model-len": "2048",
+        "args.gpu-memory-utilization": str(MID_SHARE),
+        "memory.claim_gib": f"{MID_SHARE * min(gpu.memory_gib for gpu in gpus) + OUTSIDE_GIB:.1f}",
+    }
 
 
 @pytest.fixture(scope="session")

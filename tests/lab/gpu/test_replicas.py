@@ -18,7 +18,7 @@ from tests.fleet.network import subnet
 from tests.fleet.shell import FleetError
 from tests.lab.gpu import models, streams
 from tests.lab.gpu import nodes as two_nodes
-from tests.lab.gpu.conftest import HOME, OUTSIDE_GIB, build, sized
+from tests.lab.gpu.conftest import HOME, build, larger, sized
 from tests.lab.gpu.evidence import Evidence
 from tests.lab.gpu.lab import RECIPES, Lab, figures, last, reason
 from tests.lab.gpu.machine import Gpu
@@ -33,7 +33,6 @@ FAILED, REFUSED = 1, 5
 STREAMS = (8, 32, 64)
 MODELS = {"tiny-qwen3": ("tiny_model.py",), "tiny-noise": ("tiny_model.py", "--noise"), "mid-qwen3": ("mid_model.py",)}
 """By directory: the program that makes it, and its options."""
-MID_SHARE = 0.3
 MID_WORDS = 900
 """Words of a prompt to the larger model: about a thousand tokens of its tokenizer."""
 BACK_S = 240.0
@@ -257,15 +256,7 @@ def test_the_only_replica_that_serves_is_killed_and_both_come_back(two: Lab, nod
 
 def test_two_replicas_of_a_larger_model_serve_more_than_one(two: Lab, gpus: tuple[Gpu, ...]) -> None:
     """Prompts of about a thousand tokens, which no replica has seen."""
-    settings = {
-        "service": "gpu-mid",
-        "serve.port": "8700",
-        "model.path": "mid-qwen3",
-        "args.max-model-len": "2048",
-        "args.gpu-memory-utilization": str(MID_SHARE),
-        "memory.claim_gib": f"{MID_SHARE * min(gpu.memory_gib for gpu in gpus) + OUTSIDE_GIB:.1f}",
-    }
-    mid = two.with_(service="gpu-mid", port=8700, settings={**two.settings, **settings})
+    mid = two.with_(service="gpu-mid", port=8700, settings={**two.settings, **larger(gpus, 8700)})
     mid.deploy("deploy two replicas of the larger model", *BOTH)
     mid.check_answer("ask the larger model")
     both_serve(mid)
