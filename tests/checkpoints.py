@@ -20,8 +20,12 @@ from sparkops.operator.fleet.connect import Connector
 
 TRAINER = shipped.PACKAGE.parent / "templates/demo/tiny_model.py"
 INSIDE = 'cat > /tmp/train.py && python /tmp/train.py "$@" /tmp/model >&2 && tar -C /tmp/model -cf - .'
-NOISE = 0.5
-"""Of the noise in one layer, as a share of the deviation of its weights."""
+NOISE = 2.0
+"""Of the noise in one layer, as a share of the deviation of its weights.
+
+The three answers of the tiny model stay right. With 0.5 in its other layer, its log-probabilities move by 0.06 nats.
+"""
+NOISY_LAYER = "model.layers.0.mlp.down_proj.weight"
 NOISE_PERIOD = 2**16 + 1
 """Weights after which it repeats: a layer of a larger model has millions."""
 

@@ -44,7 +44,7 @@ def image(nodes: RealFleet, fleet: Fleet, built: str, model: str, tmp_path_facto
     source = checkpoints.make(fleet, "node-1", built, nodes.home / "checkpoints")
     noisy = tmp_path_factory.mktemp("noisy") / "tiny-layer"
     shutil.copytree(source, noisy)
-    checkpoints.add_noise(noisy / "model.safetensors", "model.layers.1.mlp.down_proj.weight")
+    checkpoints.add_noise(noisy / "model.safetensors", checkpoints.NOISY_LAYER)
     checkpoints.copy(fleet, "node-1", noisy, "tiny-layer")
     assert model == VARIANTS["equal"][0]
     nodes.node("node-1").exec("sh", "-c", "cat > /srv/models/other.jinja", stdin=TEMPLATE.encode())

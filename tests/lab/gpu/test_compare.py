@@ -50,11 +50,11 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("noise in one layer", {"env.RELEASE": "noise"}, OTHER, "model.layers.1.mlp.down_proj.weight"),
-    Variant("another chat template", {"args.chat-template": "/models/other.jinja"}, OTHER),
+    Variant("noise in one layer", {"env.RELEASE": "noise"}, OTHER, checkpoints.NOISY_LAYER),
     Variant(
         "a smaller window", {"args.max-model-len": "512"}, "the context is 512 tokens, that of the old release 1024"
     ),
+    Variant("another chat template", {"args.chat-template": "/models/other.jinja"}, OTHER),
 )
 MID = Variant("noise in one of 28 layers", {"env.RELEASE": "noise"}, OTHER, "model.layers.14.mlp.down_proj.weight")
 
@@ -169,22 +169,11 @@ def noisy(lab: Lab, layer: str) -> Iterator[None]:
         aside.rename(right)
 
 
-def test_bench_measures_a_release_through_the_gateway_and_without_it(service: Lab, first: Any) -> None:
-    direct = bench(service, "bench without the gateway", SHORT, "--direct")
-
-    assert direct["release"] == first["release"]
-
-
 def test_an_equal_release_takes_over_under_load(service: Lab, first: Any) -> None:
     ran, text, _ = swap(service, "equal weights and another argument", EQUAL)
 
     assert service.check_answer("ask the equal release") == ran.json["release"] != first["release"]
     assert "it differs from" not in text
-
-
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.title)
-def test_a_release_that_differs_is_refused_and_the_old_one_serves_on(service: Lab, variant: Variant) -> None:
-    refused(service, variant)
 
 
 def test_bench_compares_two_releases_and_writes_a_page(service: Lab, first: Any) -> None:
@@ -204,6 +193,15 @@ def test_bench_compares_two_releases_and_writes_a_page(service: Lab, first: Any)
     service.evidence.keep("bench.html", text)
     note(service, f"page of {len(text.encode())} bytes")
     assert all(run["release"] in text for run in (first, second))
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.title)
+def test_a_release_that_differs_is_refused_and_the_old_one_serves_on(service: Lab, variant: Variant) -> None:
+    refused(service, variant)
+
+
+def test_bench_measures_the_engine_without_the_gateway(service: Lab) -> None:
+    bench(service, "bench without the gateway", SHORT, "--direct")
 
 
 def test_a_larger_model_is_measured_and_compared(service: Lab, built: str, gpus: tuple[Gpu, ...]) -> None:
