@@ -23,6 +23,8 @@ NEAR = 5
 ROUNDS = 3
 """How often each question is asked: the answers of one release to one question are its own spread."""
 LOGPROBS = {"logprobs": True, "top_logprobs": NEAR}
+SPEED_TOKENS = 64
+"""Tokens of a stream whose speed is measured."""
 TEXT_LETTERS, TOKEN_LETTERS = 4000, 200
 """What is kept of an answer and of a token: all answers must fit the request that brings them to a guard."""
 COMPARED = "compared"

@@ -17,14 +17,23 @@ from requests import Session
 
 from sparkops.config.recipe import Recipe
 from sparkops.exchange import Reply, Request
-from sparkops.serving.comparison.answers import LOGPROBS, ROUNDS, Answer, Answers, Baseline, Question, Speed, read
+from sparkops.serving.comparison.answers import (
+    LOGPROBS,
+    ROUNDS,
+    SPEED_TOKENS,
+    Answer,
+    Answers,
+    Baseline,
+    Question,
+    Speed,
+    read,
+)
 from sparkops.serving.smoke import claims, openai, prompts
 from sparkops.serving.smoke.client import Client, load_now
 from sparkops.serving.smoke.prompts import Round
 
 SPEEDS = 2
 """Samples of the speed in each round."""
-SPEED_TOKENS = 64
 MOST_BESIDE = 8
 """Streams beside the measured one. Where the old release had more requests, the speeds are not at equal load."""
 COMPANION_TOKENS = 4 * SPEED_TOKENS
@@ -81,6 +90,11 @@ class Asking:
         (reply,) = self.client.send((request,))
         return reply
 
+    def warm(self) -> None:
+        """Ask for a stream like those that are measured. Raises Interrupted, ConnectionLost."""
+        run = Round(self.recipe, alone=False)
+        self.client.send((claims.stream_request(run, run.smoke.text.prompt, SPEED_TOKENS),))
+
     def _speeds(self, beside: int | None) -> Iterator[Speed]:
         """Yield the speed of one stream, unless it was not whole or the load beside it is unknown."""
         before = load_now(self.open)
@@ -109,6 +123,10 @@ class Asking:
 
 
 def of_new(asking: Asking, baseline: Baseline) -> Answers:
-    """Return the answers of a new release, its speed at the load that the old one had."""
+    """Return the answers of a new release, its speed at the load that the old one had.
+
+    A stream comes first that nothing is measured of: an engine may compile a kernel when it first needs it.
+    """
+    asking.warm()
     had = round(median(speed.beside for speed in baseline.old.speeds)) if baseline.old.speeds else 0
     return asking.answers(baseline.questions, min(had, MOST_BESIDE))

@@ -12,11 +12,11 @@ from itertools import combinations, product, zip_longest
 from statistics import fmean, median
 
 from sparkops.config.recipe import Recipe
-from sparkops.serving.comparison.answers import Answer, Answers, Baseline, Speed
+from sparkops.serving.comparison.answers import SPEED_TOKENS, Answer, Answers, Baseline, Speed
 from sparkops.serving.smoke.openai import shown
 
 LOGPROB = 0.1
-"""Least difference in nats that counts. A bfloat16 has 8 bits of precision, so that another order of the same sums
+"""Least mean difference in nats that counts. A bfloat16 has 8 bits of precision, so that another order of the same sums
 moves a logit of 20 by up to 0.08."""
 SPREADS = 3.0
 """Times the old release's own spread beyond which a difference counts."""
@@ -28,7 +28,9 @@ SLOWER = 0.85
 All samples of the new one but one must be slower than all of the old one but one, too: what else runs on a node spoils
 one of six now and then.
 """
-LATER_S = 0.05
+SHORT_S = 0.5
+"""Seconds of a stream that is too short to tell a speed: its tokens arrive in the bursts of a busy processor."""
+LATER_S = 0.5
 """Seconds by which the first token must come later, besides: less is the noise of a busy processor."""
 EXAMPLES = 3
 PRECISION = (
@@ -162,20 +164,24 @@ def _common(one: Answer, other: Answer) -> float:
 
 
 def _distance(one: Answer, other: Answer) -> float | None:
-    """Return the mean difference of the log-probabilities of one's tokens up to where the answers part, in nats.
+    """Return the mean difference of the log-probabilities up to where the answers part, in nats. None without a token.
 
-    There, that of the token which the other one has chosen is compared; where it is unknown, the difference is at least
-    that to the least likely one that is known. None without a token.
+    At each place the likely tokens of one are compared, also those that it has not chosen: the chosen one of a sure
+    answer has a probability of 1 with nearly any weights.
     """
     differences = list[float]()
     for mine, its in zip(one.tokens, other.tokens, strict=False):
-        if mine.text == its.text:
-            differences.append(abs(mine.logprob - its.logprob))
-            continue
-        chosen = its.near.get(mine.text, min(its.near.values(), default=its.logprob))
-        differences.append(abs(mine.logprob - chosen))
-        break
+        here, there = ({token.text: token.logprob, **token.near} for token in (mine, its))
+        least = min(there.values())
+        differences.append(fmean(_differs(value, there.get(text), least) for text, value in here.items()))
+        if mine.text != its.text:
+            break
     return fmean(differences) if differences else None
+
+
+def _differs(value: float, other: float | None, least: float) -> float:
+    """Return a difference; at least that to `least` where the other one is less likely than the tokens it names."""
+    return abs(value - other) if other is not None else max(value - least, 0.0)
 
 
 def _pace(old: Sequence[Speed], new: Sequence[Speed]) -> Iterator[tuple[str, str]]:
@@ -187,7 +193,8 @@ def _pace(old: Sequence[Speed], new: Sequence[Speed]) -> Iterator[tuple[str, str
     was_first_s, first_s = ([speed.first_s for speed in speeds] for speeds in (old, new))
     load = f"beside {beside:g} requests" if beside == had else f"beside {beside:g} and {had:g} requests"
     figure = f"{median(tok_s):.1f} tokens/s, the old release {median(was_tok_s):.1f}, {load}"
-    slow = _apart(tok_s, was_tok_s) and median(tok_s) < SLOWER * median(was_tok_s)
+    lasts = SHORT_S * median(was_tok_s) <= SPEED_TOKENS
+    slow = lasts and _apart(tok_s, was_tok_s) and median(tok_s) < SLOWER * median(was_tok_s)
     yield figure, figure if slow and beside == had else ""
     figure = f"first token after {median(first_s):.3f} s, the old release {median(was_first_s):.3f} s"
     later = _apart([value + LATER_S for value in was_first_s], first_s)

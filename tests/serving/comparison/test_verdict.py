@@ -106,8 +106,24 @@ def test_a_slower_release_is_refused_unless_its_samples_and_the_old_ones_are_mix
     assert slower(14, 15, 20.5) == ("15.0 tokens/s, the old release 21.0, beside 0 requests",)
     assert slower(14, 15, 21.2, 21.5) == slower(18, 18.5, 19) == ()
     assert slower(14, 15, 15.4, beside=2) == ()
-    assert slower(20, 21, 22, first_s=0.2) == ("first token after 0.200 s, the old release 0.100 s",)
-    assert slower(20, 21, 22, first_s=0.14) == ()
+    assert slower(20, 21, 22, first_s=0.7) == ("first token after 0.700 s, the old release 0.100 s",)
+    assert slower(20, 21, 22, first_s=0.5) == ()
+
+
+def test_streams_of_a_few_tenths_of_a_second_tell_no_speed() -> None:
+    old, new = given(said(), speeds=speeds(200, 210, 220)), given(said(), speeds=speeds(100, 101, 102))
+
+    assert compared(old, new).beyond == ()
+    assert "101.0 tokens/s, the old release 210.0" in str(compared(old, new))
+
+
+def test_a_sure_answer_differs_where_what_it_has_not_chosen_is_likelier() -> None:
+    old = given(*[said(logprob=-0.001, other=-9.0)] * 2)
+
+    for near, difference in (({"other": -7.0}, "1.000"), ({"another": -3.0}, "0.000"), ({"another": -9.8}, "0.400")):
+        found = str(compared(old, given(said(logprob=-0.001, **near))))
+        assert f"differ by up to {difference}, those of the old release by up to 0.000" in found
+        assert ("it differs from" in found) == (difference != "0.000")
 
 
 def test_other_weights_are_reported_with_examples_and_not_refused() -> None:
