@@ -131,7 +131,7 @@ def _left_out(journal: Journal, out: Callable[[Replica], object]) -> tuple[Repli
     None where all are, or the traffic moves already: the others start without them, and these after the swap.
     """
     swap = journal.swap
-    if swap is None or not swap.retries or swap.kept or swap.reached(Phase.SWITCH) or journal.stopping:
+    if swap is None or swap.kept or swap.reached(Phase.SWITCH) or journal.stopping:
         return ()
     left = tuple(replica for replica in swap.target.replicas if out(replica))
     return left if swap.target == journal.active and len(left) < len(swap.target.replicas) else ()

@@ -465,6 +465,15 @@ def test_a_rebuild_returns_to_an_old_replica_where_all_of_the_step_are_lost() ->
     assert swap_of(after).reverting
 
 
+def test_a_rebuild_goes_on_with_what_is_left_of_a_first_deploy() -> None:
+    journal = entered(Journal("chat", "n1", ("n2", "n3")).begun("i", Mode.FIRST, TWO, automatic=True), Phase.LOAD)
+
+    after = swap_of(of_rebuild(journal, "n3", "n1", "n2"))
+
+    assert not after.source
+    assert (sorted(after.target.nodes), after.phase) == (["n3"], Phase.LOAD)
+
+
 def test_a_rebuild_stops_a_container_once() -> None:
     (lost,) = TWO.less(TWO.replicas[:1]).ranks
     journal = replace(serving(TWO), stopped=(lost,))
