@@ -93,7 +93,7 @@ def watch(windows: dict[int, Browser], seen: dict[int, list[str]]) -> bool:
 def test_a_swap_under_load_is_watched_from_its_start_to_its_end(service: Service, windows: dict[int, Browser]) -> None:
     ran: list[Ran] = []
     seen: dict[int, list[str]] = {width: [] for width in WIDTHS}
-    changes = {"swap__bake_s": "8", "STAND_IN_START_S": "6"}
+    changes = {"swap__bake_s": "8", "START_S": "6"}
     deploy = threading.Thread(target=lambda: ran.append(service.deploy("--node", "node-1", **changes)))
     with service.cli.start("ui") as running, page_of(running) as address, service.load() as load:
         for window in windows.values():

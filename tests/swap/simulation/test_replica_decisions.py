@@ -381,6 +381,15 @@ def test_a_return_of_several_that_all_fail_begins_again() -> None:
     assert (swap_of(after).kept, swap_of(after).phase, after.restarts) == ((), Phase.FREE, 1)
 
 
+def test_a_return_of_several_that_none_answers_after_begins_again_although_one_has_ended() -> None:
+    journal = at_once(Phase.SWITCH)
+    known = fleet(journal, offline(journal), engine("a2-r0", DOWN, key=swap_of(journal).key))
+
+    after = written(journal, known)
+
+    assert (swap_of(after).kept, swap_of(after).phase) == ((), Phase.QUIESCE)
+
+
 def test_replicas_that_are_left_out_are_left_out_once() -> None:
     journal = at_once(Phase.LOAD, THREE, replace(NEW_THREE, slot=Slot.GREEN)).left_out(THREE.replicas[2:], "silent")
 
