@@ -87,8 +87,8 @@ swaps: $(READY)  ## 50 swaps in a row under load, about 15 minutes
 matrix: $(READY)  ## every crash, loss and fault at every phase, on FLEETS=3 fleets of two nodes; takes more than two hours
 	@$(BIN)/pytest -m matrix --numprocesses $(FLEETS) -vv || $(FIRST) $(ALONE) -m matrix
 
-ui: $(READY)  ## the page of `sparkops ui` in Debian's Chromium, and its pictures in docs/captures
-	@$(BIN)/pytest tests/lab/browser -m browser
+ui: $(READY)  ## the page of `sparkops ui` in Debian's Chromium, also of two real nodes, and its pictures in docs/captures
+	@$(BIN)/pytest tests/lab/browser tests/real/test_ui.py -m browser
 	@$(BIN)/python -m tests.lab.browser
 
 clients: $(READY)  ## Open WebUI, OpenCode, Continue and LiteLLM from their package registries; each asks a question

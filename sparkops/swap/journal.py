@@ -378,7 +378,7 @@ class Journal:
         """
         swap, active = present(self.swap), present(self.active)
         changed = replace(swap, intent=f"restart {swap.key}", target=active, source=active, kept=replicas, why=why)
-        return replace(self.settled(swap.why or why), swap=replace(changed, reverting=False))
+        return replace(self.settled(swap.why), swap=replace(changed, reverting=False))
 
     def settled(self, why: str) -> Journal:
         """End the swap: what is promoted stays, the other release stops."""

@@ -41,7 +41,7 @@ def _due(journal: Journal, fleet: FleetState) -> LeaderEffect | None:
 def _continue(journal: Journal, swap: Swap, fleet: FleetState) -> LeaderEffect | None:
     """Revert if the target has failed; enter the next phase if this one has ended."""
     if why := failure(journal, swap, fleet):
-        if failing := _some(journal, lambda replica: _rank_failing(journal, swap, replica.ranks, fleet)):
+        if failing := _left_out(journal, lambda replica: _rank_failing(journal, swap, replica.ranks, fleet)):
             return WriteJournal(journal.left_out(failing, why))
         reverted = journal.reverted(why, ended=_both_end(journal, swap, fleet))
         restarts = reverted.restarts > journal.restarts
@@ -114,7 +114,7 @@ def _give_up(
         return WriteJournal(journal.reverted(why))
     if swap := _served_by_others(journal):
         return WriteJournal(journal.settled(swap.why or why))
-    if silent := _some(journal, lambda replica: not replica.nodes <= set(fleet.reports)):
+    if silent := _left_out(journal, lambda replica: not replica.nodes <= set(fleet.reports)):
         return WriteJournal(journal.left_out(silent, why))
     return None if journal.trouble else WriteJournal(journal.changed(trouble=why))
 
@@ -125,13 +125,13 @@ def _served_by_others(journal: Journal) -> Swap | None:
     return swap if swap and swap.kept and swap.reached(Phase.FREE) and not journal.stopping else None
 
 
-def _some(journal: Journal, out: Callable[[Replica], object]) -> tuple[Replica, ...]:
+def _left_out(journal: Journal, out: Callable[[Replica], object]) -> tuple[Replica, ...]:
     """Return the replicas that are `out`, in a start of several at once with no release to return to.
 
     None where all are, or the traffic moves already: the others start without them, and these after the swap.
     """
     swap = journal.swap
-    if swap is None or not swap.retries or swap.kept or swap.reached(Phase.SWITCH) or journal.stopping:
+    if swap is None or swap.kept or swap.reached(Phase.SWITCH) or journal.stopping:
         return ()
     left = tuple(replica for replica in swap.target.replicas if out(replica))
     return left if swap.target == journal.active and len(left) < len(swap.target.replicas) else ()

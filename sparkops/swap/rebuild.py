@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from sparkops.swap.journal import Journal, Swap
+from sparkops.swap.journal import Journal, Swap, present
 from sparkops.swap.model import Deployment, Mode, Phase, RankSpec, Replica
 
 
@@ -47,11 +47,11 @@ def _without(swap: Swap, active: Deployment | None, gone: Collection[Replica]) -
     kept = tuple(replica for replica in swap.kept if replica not in gone)
     source, target = swap.source and _left(swap.source, gone), _left(swap.target, gone)
     left = replace(swap, target=target, source=source, kept=kept, goal=None)
-    if source is None or source == target or kept or not swap.kept:
+    if source == target or kept or not swap.kept:
         return left
     other = target.slot.other  # nothing serves on: each has a slot of its own, as in place
     if target == active:
-        return replace(left, mode=Mode.IN_PLACE, source=replace(source, slot=other))
+        return replace(left, mode=Mode.IN_PLACE, source=replace(present(source), slot=other))
     return replace(left, mode=Mode.IN_PLACE, target=replace(target, slot=other))
 
 

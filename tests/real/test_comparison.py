@@ -12,6 +12,7 @@ from tests.real.service import QUICK, Service
 pytestmark = pytest.mark.fleet
 
 SETTINGS = {**QUICK, "swap.compare": "refuse", "env.STAND_IN_TOK_S": "100"}
+TURNS = 10
 SMALLER = {"args__max-model-len": "16384"}
 
 
@@ -76,6 +77,19 @@ def test_a_release_with_a_smaller_context_is_refused_and_the_old_one_serves_on(s
     assert f"it differs from {active.release}: the context is 16384 tokens, that of the old release 32768" in ran.err
     assert report.clean, report
     assert service.journal().active == active
+
+
+@pytest.mark.matrix
+@pytest.mark.timeout(3600)
+def test_of_twenty_releases_ten_that_are_slower_by_30_percent_are_refused(service: Service) -> None:
+    ends = list[int]()
+    for turn in range(TURNS):
+        slow = service.deploy("--node", service.away, name=f"slow-{turn}", TOK_S="70")
+        assert slow.code == 0 or "tokens/s, the old release " in slow.err, slow.err
+        ends += [slow.code, service.deploy("--node", service.away, name=f"equal-{turn}").code]
+    print(compared(service))
+
+    assert ends == [1, 0] * TURNS
 
 
 @pytest.mark.matrix

@@ -16,7 +16,8 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto }
 td, th { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd }
 th { font-weight: 600 }
-figure { display: inline-block; margin: .5rem } figcaption { font-weight: 600 }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr)); gap: 1rem }
+figure { margin: 0 } figcaption { font-weight: 600 } p { overflow-wrap: anywhere }
 svg { max-width: 100%; height: auto } text { font-size: 12px; fill: currentColor }
 @media (prefers-color-scheme: dark) { body { background: #161616; color: #e8e8e8 } td, th { border-color: #444 } }
 """
@@ -33,9 +34,9 @@ def page(runs: Sequence[Run]) -> str:
         '<meta name="viewport" content="width=device-width">',
         f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>",
         *(line for number, run in enumerate(runs) for line in _section(run, number)),
-        "<h2>Figures by concurrency</h2>",
+        '<h2>Figures by concurrency</h2><div class="plots">',
         *(_plot(runs, name, label) for name, label in FIGURES.items()),
-        "</body></html>",
+        "</div></body></html>",
     ]
     return "\n".join(lines) + "\n"
 

@@ -147,9 +147,11 @@ def store(node: Member, root: Path, verb: str, **request: str) -> str:
 def test_a_guard_keeps_a_bounded_number_of_runs_for_their_owner(tmp_path: Path) -> None:
     node, root = member("n1", tmp_path / "models"), tmp_path / "v2/bench"
     assert json.loads(store(node, root, "read")) == {}
-    for day in range(10, 32):
-        one = run(started=f"202611{day}T000000Z")
-        store(node, root, "save", service="chat", name=one.name, text=one.text())
+    known = [run(started=f"202611{day}T000000Z") for day in range(10, 32)]
+    (root / "chat").mkdir(parents=True)
+    for one in known[:-1]:
+        (root / f"chat/{one.name}.json").write_text(one.text())
+    store(node, root, "save", service="chat", name=known[-1].name, text=known[-1].text())
     store(node, root, "save", service="other", name=run().name, text="first")
     store(node, root, "save", service="other", name=run().name, text="second")
 
@@ -164,9 +166,11 @@ def test_a_guard_keeps_a_bounded_number_of_runs_for_their_owner(tmp_path: Path) 
 @pytest.mark.local
 def test_the_oldest_of_all_go_where_all_are_too_large(tmp_path: Path) -> None:
     node, root = member("n1", tmp_path / "models"), tmp_path / "bench"
-    for number in range(20):
-        name = f"20261110T{number:02}0000Z-r"
-        store(node, root, "save", service=f"s{number}", name=name, text="x" * 2**16)
+    names = [f"20261110T{number:02}0000Z-r" for number in range(20)]
+    for number, name in enumerate(names[:-1]):
+        (place := root / f"s{number}").mkdir(parents=True)
+        (place / f"{name}.json").write_text("x" * 2**16)
+    store(node, root, "save", service="s19", name=names[-1], text="x" * 2**16)
 
     assert len(json.loads(store(node, root, "read"))) == 16
 

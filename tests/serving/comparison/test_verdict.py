@@ -117,13 +117,16 @@ def test_streams_of_a_few_tenths_of_a_second_tell_no_speed() -> None:
     assert "101.0 tokens/s, the old release 210.0" in str(compared(old, new))
 
 
-def test_a_sure_answer_differs_where_what_it_has_not_chosen_is_likelier() -> None:
+@pytest.mark.parametrize(
+    ("near", "difference"), [({"other": -7.0}, "1.000"), ({"another": -3.0}, "0.000"), ({"another": -9.8}, "0.400")]
+)
+def test_a_sure_answer_differs_where_what_it_has_not_chosen_is_likelier(near: dict[str, Any], difference: str) -> None:
     old = given(*[said(logprob=-0.001, other=-9.0)] * 2)
 
-    for near, difference in (({"other": -7.0}, "1.000"), ({"another": -3.0}, "0.000"), ({"another": -9.8}, "0.400")):
-        found = str(compared(old, given(said(logprob=-0.001, **near))))
-        assert f"differ by up to {difference}, those of the old release by up to 0.000" in found
-        assert ("it differs from" in found) == (difference != "0.000")
+    found = str(compared(old, given(said(logprob=-0.001, **near))))
+
+    assert f"differ by up to {difference}, those of the old release by up to 0.000" in found
+    assert ("it differs from" in found) == (difference != "0.000")
 
 
 def test_other_weights_are_reported_with_examples_and_not_refused() -> None:

@@ -47,11 +47,11 @@ HANDWRITTEN = (
     Fault(3, "the boot record starts what an operator stopped", "follower",
           "container in down | local.paused | local.by_hand", "container in down | local.paused"),
     Fault(3, "a promotion ends before the boot record is written", "phases",
-          "return Answer.YES if armed and running and fleet.replicated(journal) else Answer.NO", "return Answer.YES"),
+          "return Answer.YES if enough and fleet.replicated(journal) else Answer.NO", "return Answer.YES"),
     Fault(15, "a bake ends although a rank has ended", "phases",
-          "if running is not Answer.YES:", "if False:"),
+          "if Answer.NO in running:", "if False:"),
     Fault(15, "a promotion ends although a rank has ended", "phases",
-          "if armed and running and fleet.replicated(journal)", "if armed and fleet.replicated(journal)"),
+          "return armed and (len(replica.ranks) > 1 or", "return armed and (True or"),
     Fault(4, "a switch does not wait for another guard's copy", "phases",
           "return switch if fleet.replicated(journal) else Answer.UNKNOWN", "return switch"),
     Fault(4, "a leader that restarts asks no peer", "fleet_state",
@@ -169,6 +169,7 @@ EQUIVALENT: Mapping[str, str] = {
     "leader._continue: `if reached is Answer.YES: return Wri` before `if not isinstance(reached, Answer): `": (
         EXCLUSIVE
     ),
+    "leader._give_up: `if (silent := _left_out(journal, lam` before `if (swap := _served_by_others(journa`": EXCLUSIVE,
     "leader._idle: `if (back := {node for node in journa` before `if gone: return WriteJournal(journal`": (
         "two changes of the journal that do not depend on each other"
     ),

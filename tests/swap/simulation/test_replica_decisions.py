@@ -381,6 +381,15 @@ def test_a_return_of_several_that_all_fail_begins_again() -> None:
     assert (swap_of(after).kept, swap_of(after).phase, after.restarts) == ((), Phase.FREE, 1)
 
 
+def test_a_return_of_several_that_none_answers_after_begins_again_although_one_has_ended() -> None:
+    journal = at_once(Phase.SWITCH)
+    known = fleet(journal, offline(journal), engine("a2-r0", DOWN, key=swap_of(journal).key))
+
+    after = written(journal, known)
+
+    assert (swap_of(after).kept, swap_of(after).phase) == ((), Phase.QUIESCE)
+
+
 def test_replicas_that_are_left_out_are_left_out_once() -> None:
     journal = at_once(Phase.LOAD, THREE, replace(NEW_THREE, slot=Slot.GREEN)).left_out(THREE.replicas[2:], "silent")
 
@@ -463,6 +472,15 @@ def test_a_rebuild_returns_to_an_old_replica_where_all_of_the_step_are_lost() ->
 
     assert present(after.active).nodes == {"n3"}
     assert swap_of(after).reverting
+
+
+def test_a_rebuild_goes_on_with_what_is_left_of_a_first_deploy() -> None:
+    journal = entered(Journal("chat", "n1", ("n2", "n3")).begun("i", Mode.FIRST, TWO, automatic=True), Phase.LOAD)
+
+    after = swap_of(of_rebuild(journal, "n3", "n1", "n2"))
+
+    assert not after.source
+    assert (sorted(after.target.nodes), after.phase) == (["n3"], Phase.LOAD)
 
 
 def test_a_rebuild_stops_a_container_once() -> None:
