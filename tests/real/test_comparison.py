@@ -37,13 +37,12 @@ def compared(service: Service) -> list[str]:
 @pytest.mark.parametrize(
     ("argv", "mode"),
     [
-        pytest.param(("--node", "node-1", "--mode", "beside"), "beside", marks=pytest.mark.matrix),
-        pytest.param(
-            ("--node", "node-1", "--mode", "in-place", "--allow-downtime"), "in-place", marks=pytest.mark.matrix
-        ),
+        (("--node", "node-1", "--mode", "beside"), "beside"),
+        (("--node", "node-1", "--mode", "in-place", "--allow-downtime"), "in-place"),
         (("--node", "node-2", "--mode", "across"), "across"),
     ],
 )
+@pytest.mark.matrix
 def test_an_equal_release_takes_over_under_load_and_its_figures_are_shown(
     service: Service, argv: tuple[str, ...], mode: str
 ) -> None:

@@ -22,7 +22,7 @@ from tests.fleet.fleet import Fleet as RealFleet
 from tests.fleet.node import FleetNode
 from tests.real.service import Service
 
-pytestmark = pytest.mark.fleet
+pytestmark = [pytest.mark.fleet]
 
 TAG, LARGE = "sparkops/copied:0123456789ab", 60_000_000
 LEFT = "docker ps --all --quiet; ls /tmp /var/tmp; ps -e -o args | grep -c '[p]ython3 -c import' || true"

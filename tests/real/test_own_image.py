@@ -176,6 +176,7 @@ def owners(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
+@pytest.mark.matrix
 def test_a_finished_image_is_pulled_by_its_digest_gated_and_deployed(
     sparkops: Cli, engine: str, registry: Registry, owners: Callable[[str], Path]
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.fleet.node import FleetNode
 from tests.real.service import SERVICES, Service, wait_for
 
-pytestmark = pytest.mark.fleet
+pytestmark = [pytest.mark.fleet]
 
 NODE = "node-2"
 DATE = "/usr/local/bin/date"
