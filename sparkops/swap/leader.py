@@ -126,9 +126,9 @@ def _served_by_others(journal: Journal) -> Swap | None:
 
 
 def _left_out(journal: Journal, out: Callable[[Replica], object]) -> tuple[Replica, ...]:
-    """Return the replicas that are `out`, in a start of several at once with no release to return to.
+    """Return the replicas for which `out` is true, if the others can start without them; else none.
 
-    None where all are, or the traffic moves already: the others start without them, and these after the swap.
+    That is so while several of the promoted release start at once, before any has the traffic.
     """
     swap = journal.swap
     if swap is None or swap.kept or swap.reached(Phase.SWITCH) or journal.stopping:

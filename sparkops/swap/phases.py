@@ -226,6 +226,7 @@ def _promote(journal: Journal, swap: Swap, fleet: FleetState) -> Answer:
 
 
 def _is_armed(journal: Journal, replica: Replica, fleet: FleetState) -> bool:
+    """Return whether the boot record of each node names its rank, and a lone rank runs."""
     known = [(rank, fleet.reports.get(rank.node)) for rank in replica.ranks]
     armed = all(report and report.follows(journal) and report.armed == rank.container for rank, report in known)
     return armed and (len(replica.ranks) > 1 or fleet.all(journal, replica.ranks, RUNNING) is Answer.YES)

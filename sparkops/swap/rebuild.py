@@ -43,7 +43,7 @@ def rebuilt(copies: Sequence[Journal], node: str, lost: frozenset[str], above: i
 
 
 def _without(swap: Swap, active: Deployment | None, gone: Collection[Replica]) -> Swap:
-    """Return the swap between the replicas that are left, which is the last step. `active`: what is left of that."""
+    """Return the swap without lost replicas; no further step follows. `active`: the promoted release without them."""
     kept = tuple(replica for replica in swap.kept if replica not in gone)
     source, target = swap.source and _left(swap.source, gone), _left(swap.target, gone)
     left = replace(swap, target=target, source=source, kept=kept, goal=None)

@@ -16,7 +16,7 @@ def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
     yield from _returning(world, old.swap, new.swap)
     yield from _forgetting(world, old, new)
     yield from _recovering(world, old, new)
-    for replica in present(new.swap).kept if left_apart(leader, new) else ():
+    for replica in present(new.swap).kept if leaves_out(leader, new) else ():
         if not (_fails(leader, replica) or (leader.waited and replica.nodes - reported(leader))):
             yield f"8: a start leaves {replica.ranks[0].container} out, which neither fails nor is silent"
     if not old.stopping and not new.stopping:
@@ -26,7 +26,7 @@ def writing(world: World, leader: Leader, new: Journal) -> Iterator[str]:
         yield f"8: an operator is needed before the bound of this wait has passed: {new.trouble}"
 
 
-def left_apart(leader: Leader, new: Journal) -> bool:
+def leaves_out(leader: Leader, new: Journal) -> bool:
     """Whether a start of several replicas, while none serves, begins anew without some of them."""
     old = leader.journal.swap
     return bool(old and new.swap and old.offline and old.retries and new.swap.kept)

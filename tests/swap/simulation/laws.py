@@ -10,7 +10,7 @@ from sparkops.swap.journal import RESTARTS, Journal, Swap, present
 from sparkops.swap.leader import needs_operator
 from sparkops.swap.model import Answer, Deployment, Phase, RankSpec
 from sparkops.swap.orders import Want, traffic
-from tests.swap.simulation.journal_laws import left_apart, writing
+from tests.swap.simulation.journal_laws import leaves_out, writing
 from tests.swap.simulation.sharing import by_identity, replace
 from tests.swap.simulation.views import Health, Places
 from tests.swap.simulation.world import CAPACITY, CORDON, ENDED, Engine, Gateway, Leader, Machine, World, site_of
@@ -32,7 +32,7 @@ def leading(world: World, leader: Leader, effect: LeaderEffect) -> World:
             wrongs += _pointing(world, deployment)
         case act.WriteJournal(journal=new):
             wrongs += _writing(world, leader, new)
-            world = replace(world, touched=True) if left_apart(leader, new) else world  # a node is silent
+            world = replace(world, touched=True) if leaves_out(leader, new) else world  # a node is silent
         case act.CutRequests(deployment=deployment, left=left) if not leader.sampled and (
             _left_alive(world, deployment) if left else _alive(world, deployment)
         ):
@@ -98,8 +98,10 @@ def _switching(world: World, leader: Leader, to: Deployment | None) -> Iterator[
         if world.serves(world.gateway.active) is Answer.YES and not _may_go_offline(leader):
             yield f"5: {world.gateway.traffic} answers and loses the traffic"
         return
-    if not _left_out(leader.journal) and any(
-        engine.ending and world.gateway.leads_to(machine.name, engine.container) == [to.slot]
+    if any(
+        engine.ending
+        and not _left_out(leader.journal, machine.name, engine.container)
+        and world.gateway.leads_to(machine.name, engine.container) == [to.slot]
         for machine, engine in world.engines()
     ):
         yield f"5: {to.release} gets requests and is about to end"
@@ -109,9 +111,12 @@ def _switching(world: World, leader: Leader, to: Deployment | None) -> Iterator[
         yield f"1: {to.release} is in no slot of the gateway"
 
 
-def _left_out(journal: Journal) -> bool:
-    """Whether the replicas that serve, if any, are on nodes that were silent: one may just follow an earlier order."""
-    return bool(journal.swap and journal.swap.restarts and journal.swap.kept)
+def _left_out(journal: Journal, node: str, container: str) -> bool:
+    """Whether a restart goes on without this engine: its guard, silent until then, may just follow an earlier order."""
+    swap = journal.swap
+    return bool(
+        swap and swap.restarts and any((node, container) == rank.place for item in swap.kept for rank in item.ranks)
+    )
 
 
 def _given_back(world: World, leader: Leader, to: Deployment) -> bool:
@@ -314,7 +319,9 @@ def _stopping(world: World, machine: Machine, container: str) -> list[str]:
     given_up = journal.stopping or world.machine(gateway.node).lost
     others = (places for places in gateway.site(gateway.active)[1] if (machine.name, container) not in places)
     late = machine.journal != journal  # its guard did not reply while its replica was given up
-    if late and (_left_out(journal) or any(_replica_serves(world, places) for places in others)):
+    if late and (
+        _left_out(journal, machine.name, container) or any(_replica_serves(world, places) for places in others)
+    ):
         return []  # the others serve on, or start again
     if world.serves(gateway.active) is Answer.YES and not given_up:
         return [f"5: {container} stops and has the traffic"]
